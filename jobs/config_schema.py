@@ -1,0 +1,209 @@
+"""The typed config: every section, its keys, its defaults and why they are what they are."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """A part of the config: unknown keys and wrong types are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+
+class Columns(Section):
+    """Which source column fills which field of a row; null: the table has none."""
+
+    id: str | None = "id"
+    input: str = "input"
+    output: str | None = None
+    label: str | None = None
+    group: str | None = None
+    tags: str | None = None
+    weight: str | None = None
+    cost: str | None = None
+    keep: list[str] = []
+
+
+class Partition(Section):
+    """Hash partitions of a table: part of its identity, never taken from the cluster."""
+
+    count: int = Field(8, ge=1, le=65_536)
+    seed: int = 0
+
+
+class TableConfig(Section):
+    """Where a table comes from and how it is read."""
+
+    path: str | list[str]
+    format: Literal["auto", "parquet", "jsonl", "csv", "tsv", "json"] = "auto"
+    encoding: str = "utf-8"
+    delimiter: str | None = None
+    header: bool | list[str] = True
+    records_key: str | None = None
+    columns: Columns = Columns()
+    partition: Partition = Partition()
+    on_duplicate_id: Literal["rename", "reject", "error"] = "rename"
+    max_bytes: int = Field(16 * 2**20, ge=1)
+
+
+class QueriesConfig(TableConfig):
+    """The query table: fewer partitions, because each is one batch of LLM work."""
+
+    partition: Partition = Partition(count=2)
+
+
+class TaskConfig(Section):
+    """What the LLM is asked and which answers count."""
+
+    kind: Literal["classification"] = "classification"
+    instruction: str
+    labels: list[str] | None = None
+    aliases: dict[str, str] = {}
+    verbalizers: dict[str, str] = {}
+    input_prefix: str = "Input: "
+    output_prefix: str = "Answer: "
+    separator: str = "\n\n"
+
+
+class EncoderConfig(Section):
+    """A sentence encoder: a preset, a model with its settings, or a preset changed in places."""
+
+    preset: str | None = None
+    model: str | None = None
+    revision: str | None = None
+    query_model: str | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    pooling: Literal["mean", "cls", "lasttoken"] | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    query_max_tokens: int | None = Field(None, ge=1)
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    storage: Literal["float32", "float16"] | None = None
+    batch_size: int | None = Field(None, ge=1)
+    trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _named(self) -> "EncoderConfig":
+        if self.preset is None and self.model is None:
+            raise ValueError("needs preset or model")
+        return self
+
+
+class EngineConfig(Section):
+    """An LLM in vLLM; null means the engine's default for the device at hand."""
+
+    model: str
+    revision: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    max_model_len: int | None = Field(None, ge=16)
+    max_num_seqs: int | None = Field(None, ge=1)
+    gpu_memory_utilization: float | None = Field(None, gt=0, le=1)
+    tensor_parallel_size: int = Field(1, ge=1)
+    kv_cache_memory_bytes: int | None = Field(None, ge=1)
+    extra: dict[str, Any] = {}
+
+
+class Stage1Config(Section):
+    """Which texts are worth annotating."""
+
+    method: str = "dual-div"
+    k1: int = Field(100, ge=1)
+    lam: float = Field(1.0, ge=0, alias="lambda")
+    lambda_scale: Literal["absolute", "mean"] = "absolute"
+    ridge: float = Field(1e-3, ge=0, lt=1)
+
+
+class Stage2Config(Section):
+    """Which of the annotated texts a query is shown."""
+
+    method: str = "knn"
+    k: int = Field(4, ge=0)
+    condition_on: Literal["query", "all"] = "query"
+    lam: float = Field(1.0, ge=0, alias="lambda")
+    lambda_scale: Literal["absolute", "mean"] = "absolute"
+    ridge: float = Field(1e-3, ge=0, lt=1)
+    mmr_lambda: float = Field(0.5, ge=0, le=1)
+    recall: int = Field(50, ge=1)
+    ground: int | Literal["all"] = 16_384
+    exclude_same_text: bool = True
+
+
+class PromptConfig(Section):
+    """How demonstrations and query become one text."""
+
+    format: Literal["completion", "chat"] = "completion"
+    order: str = "similar-last"
+    layout: Literal["dynamic"] = "dynamic"
+    token_budget: int | None = Field(None, ge=16)
+
+
+class GenerateConfig(Section):
+    """How an answer is drawn from the LLM."""
+
+    decoder: str = "choice"
+    max_tokens: int = Field(32, ge=1)
+    temperature: float = Field(0.0, ge=0)
+    stop: list[str] = ["\n"]
+
+
+class WorkersConfig(Section):
+    """Actors of one stage; results never depend on these."""
+
+    actors: int | None = Field(None, ge=1)
+    cpus: float = Field(1.0, gt=0)
+    gpus: float | None = Field(None, ge=0)
+
+
+class ClusterConfig(Section):
+    """Which Ray to use: `local` starts one inside this process, an address joins it."""
+
+    address: str = "local"
+    cpus: int | None = Field(None, ge=1)
+    object_store_mib: int = Field(256, ge=80)
+    embed: WorkersConfig = WorkersConfig()
+    select: WorkersConfig = WorkersConfig()
+    rank: WorkersConfig = WorkersConfig()
+    generate: WorkersConfig = WorkersConfig()
+
+
+class ReportConfig(Section):
+    """What the report shows."""
+
+    map_rows: int = Field(20_000, ge=0, le=20_000)
+    samples_per_arm: int = Field(3, ge=0)
+    bootstrap: int = Field(1000, ge=10)
+
+
+class ConfigFile(Section):
+    """The file as written; `jobs.config.load` turns it into a `Config` with resolved arms."""
+
+    out: str
+    seed: int = 0
+    corpus: TableConfig
+    queries: QueriesConfig
+    tasks: dict[str, TaskConfig] = Field(min_length=1)
+    encoders: dict[str, EncoderConfig] = Field(min_length=1)
+    engines: dict[str, EngineConfig] = Field(min_length=1)
+    stage1: Stage1Config = Stage1Config()
+    stage2: Stage2Config = Stage2Config()
+    prompt: PromptConfig = PromptConfig()
+    generate: GenerateConfig = GenerateConfig()
+    cluster: ClusterConfig = ClusterConfig()
+    report: ReportConfig = ReportConfig()
+    arms: list[dict[str, Any]] = [{}]
+    grid: dict[str, list[Any]] = {}
+
+
+class Arm(Section):
+    """One task, encoder and engine with one way to select, rank, write and decode."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=-]*$", max_length=120)
+    task: str
+    encoder: str
+    engine: str
+    stage1: Stage1Config
+    stage2: Stage2Config
+    prompt: PromptConfig
+    generate: GenerateConfig
+    seed: int

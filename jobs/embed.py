@@ -1,0 +1,193 @@
+"""Embed: rows to unit vectors, one part at a time, in batches that depend on the rows alone."""
+
+import functools
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from inference.encoder import Encoder, EncoderSpec, encoder_id
+from inference.presets import PRESETS
+from inference.status import Status
+from jobs.cluster import finish
+from jobs.config_schema import EncoderConfig
+from jobs.errors import ConfigError
+from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
+from jobs.run import Part, Run
+from jobs.spill import value_counts
+from jobs.vectors import to_lists, vector_schema
+
+VERSION = 1
+# Rows tokenised and sorted together: large enough for full batches of like length, small enough
+# that memory does not grow with the partition.
+CHUNK_ROWS = 4096
+ROLES: dict[str, Literal["document", "query"]] = {"corpus": "document", "queries": "query"}
+
+
+# What it needs: rows, and the encoders the arms name.
+
+
+def run_stage(run: Run) -> None:
+    """Embed corpus and queries with every encoder in use."""
+    for name in sorted({arm.encoder for arm in run.arms}):
+        spec = encoder_spec(run.config.file.encoders[name], key=f"encoders.{name}")
+        run.encoder_ids[name] = identify(name, spec)
+        _embed(run, name, spec)
+    _warn_of_losses(run)
+
+
+def encoder_spec(config: EncoderConfig, *, key: str) -> EncoderSpec:
+    """The preset with the config's changes.
+
+    Raises:
+        ConfigError: No such preset.
+    """
+    changes = config.model_dump(exclude={"preset"}, exclude_none=True)
+    if config.preset is None:
+        return EncoderSpec(**changes)
+    if config.preset not in PRESETS:
+        known = ", ".join(sorted(PRESETS))
+        raise ConfigError(f"{key}.preset: {config.preset!r} is none of {known}.")
+    return replace(PRESETS[config.preset], **changes)
+
+
+def identify(name: str, spec: EncoderSpec) -> str:
+    """The encoder's id, which names its model's revision; the model must be there.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    try:
+        return encoder_id(name, spec)
+    except (LookupError, OSError, ValueError) as error:
+        raise ConfigError(f"encoders.{name}: {_text(error)}") from None
+
+
+def _text(error: Exception) -> str:
+    return str(error.args[0]) if error.args else str(error)
+
+
+# The Ray-free function on one part.
+
+
+@dataclass
+class EmbedWork:
+    """Embeds one part at a time with models that are loaded once."""
+
+    out: str
+    spec: EncoderSpec
+    encoders: dict[str, Encoder] = field(default_factory=dict)
+
+    def __call__(self, payload: dict[str, Any]) -> Marker:
+        """Embed the rows of a part.
+
+        Args:
+            payload: `unit`, `rows` (marker of the part), `role`.
+
+        Returns:
+            Marker of the vectors; its stats count tokens, truncated rows and statuses.
+        """
+        ledger, unit = Ledger(self.out), Unit(**payload["unit"])
+        found = ledger.find(unit)
+        if found is not None:
+            return found
+        role = payload["role"]
+        if role not in self.encoders:
+            self.encoders[role] = Encoder(self.spec, role=role)
+        encoder = self.encoders[role]
+        schema = vector_schema(encoder.dimension, self.spec.storage)
+        stats: dict[str, Any] = {"status": {}, "n_tokens": 0, "n_truncated": 0}
+        with ledger.writing(unit, schema, stats) as writer:
+            rows = Marker(**payload["rows"])
+            for chunk in ledger.batches(rows, ["id", "input", "status"], rows=CHUNK_ROWS):
+                table = embed_rows(encoder, chunk, storage=self.spec.storage, schema=schema)
+                writer.write(table)
+                _count(stats, table)
+        marker = ledger.find(unit)
+        assert marker is not None
+        return marker
+
+
+def embed_rows(
+    encoder: Encoder, rows: pa.Table, *, storage: str, schema: pa.Schema
+) -> pa.Table:
+    """Embed the rows that can be; the others keep their status and get a zero vector."""
+    before = rows.column("status").to_pylist()
+    texts = [
+        text if status == Status.OK and text is not None else ""
+        for text, status in zip(rows.column("input").to_pylist(), before, strict=True)
+    ]
+    encoded = encoder.encode(texts, ids=rows.column("id").to_pylist())
+    status = [
+        str(after) if was == Status.OK else was
+        for was, after in zip(before, encoded.status, strict=True)
+    ]
+    columns = [
+        rows.column("id"),
+        to_lists(encoded.vectors, storage),
+        pa.array(np.asarray(encoded.n_tokens, np.int32)),
+        pa.array(np.asarray(encoded.truncated, bool)),
+        pa.array(status, pa.string()),
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _count(stats: dict[str, Any], table: pa.Table) -> None:
+    for status, number in value_counts(table.column("status")).items():
+        stats["status"][status] = stats["status"].get(status, 0) + number
+    stats["n_tokens"] += int(table.column("n_tokens").to_numpy().sum())
+    stats["n_truncated"] += int(table.column("truncated").to_numpy().sum())
+
+
+# The Ray wiring.
+
+
+def _embed(run: Run, name: str, spec: EncoderSpec) -> None:
+    units = {
+        table: [_unit(run.encoder_ids[name], part, table) for part in run.tables[table].parts]
+        for table in ROLES
+    }
+    markers = finish(
+        run.ledger,
+        [unit for table in ROLES for unit in units[table]],
+        functools.partial(EmbedWork, run.out, spec),
+        stage="embed",
+        workers=run.config.file.cluster.embed,
+        progress=run.progress,
+    )
+    entry = run.manifest.setdefault("embeddings", {}).setdefault(name, {})
+    entry["encoder_id"] = run.encoder_ids[name]
+    for table in ROLES:
+        mine, markers = markers[: len(units[table])], markers[len(units[table]) :]
+        run.vectors[name, table] = mine
+        entry[table] = _entry(mine)
+
+
+def _entry(markers: list[Marker]) -> dict[str, Any]:
+    n_rows = sum(marker.rows for marker in markers)
+    n_truncated = sum(marker.stats["n_truncated"] for marker in markers)
+    return {
+        "parts": [marker.as_dict() for marker in markers],
+        "truncated_share": n_truncated / n_rows if n_rows else 0.0,
+        "n_tokens": sum(marker.stats["n_tokens"] for marker in markers),
+        "status": sum_counts(markers, "status"),
+    }
+
+
+def _unit(encoder: str, part: Part, table: str) -> tuple[Unit, dict[str, Any]]:
+    mark = fingerprint("embed", VERSION, encoder, ROLES[table], part.content)
+    unit = Unit(f"embeddings/{encoder}/{mark}", "part", mark)
+    payload = {"unit": asdict(unit), "rows": part.marker.as_dict(), "role": ROLES[table]}
+    return unit, payload
+
+
+def _warn_of_losses(run: Run) -> None:
+    for (name, table), markers in run.vectors.items():
+        bad = {k: v for k, v in sum_counts(markers, "status").items() if k != Status.OK}
+        if bad:
+            what = ", ".join(f"{number} {status}" for status, number in sorted(bad.items()))
+            run.progress.warn(f"{table} with {name}: rows without a vector: {what}")
+        n_truncated = sum(marker.stats["n_truncated"] for marker in markers)
+        if n_truncated:
+            run.progress.warn(f"{table} with {name}: {n_truncated} rows truncated to fit the model")

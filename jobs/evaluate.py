@@ -1,0 +1,139 @@
+"""Evaluate: output tables to metric tables, every figure beside the majority baseline."""
+
+import json
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from jobs.config_schema import Arm
+from jobs.ledger import Marker, Unit, fingerprint
+from jobs.metric_tables import (
+    COMPARISON_SCHEMA,
+    CONFUSION_SCHEMA,
+    SLICES_SCHEMA,
+    SUMMARY_SCHEMA,
+    to_arrow,
+)
+from jobs.metrics import Yardstick, compare, summarise
+from jobs.run import Run
+from jobs.tasks import plain, task_of
+
+VERSION = 1
+TABLES = {
+    "summary": SUMMARY_SCHEMA,
+    "slices": SLICES_SCHEMA,
+    "confusion": CONFUSION_SCHEMA,
+    "comparisons": COMPARISON_SCHEMA,
+}
+
+
+# What it needs: the outputs of every arm.
+
+
+def run_stage(run: Run) -> None:
+    """Measure every arm, or find that nothing has changed since it was measured."""
+    mark = _mark(run)
+    units = {name: Unit("metrics", name, mark) for name in TABLES}
+    found = {name: run.ledger.find(unit) for name, unit in units.items()}
+    if not all(found.values()):
+        found = {**_measure(run, units)}
+    run.metrics = found["summary"]
+    run.manifest["metrics"] = {name: marker.as_dict() for name, marker in found.items() if marker}
+    for row in run.ledger.read(found["summary"]).to_pylist():
+        run.progress.line("evaluate", _line(row))
+
+
+def _mark(run: Run) -> str:
+    outputs = {
+        name: [marker.checksum for marker in markers] for name, markers in run.outputs.items()
+    }
+    tasks = {a.task: plain(run.config.file.tasks[a.task], task_of(run, a.task)) for a in run.arms}
+    labels = run.tables["corpus"].counts("labels")
+    settings = [run.config.file.seed, run.config.file.report.bootstrap]
+    arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
+    return fingerprint("evaluate", VERSION, outputs, tasks, labels, settings, arms)
+
+
+# The functions on one arm and one task are in `metrics`.
+
+
+def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
+    outputs = {arm.name: read_outputs(run, arm.name) for arm in run.arms}
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    for arm in run.arms:
+        measured = summarise(
+            outputs[arm.name],
+            arm=arm_fields(arm),
+            yardstick=_yardstick(run, arm.task),
+            wall=_wall(run.outputs[arm.name]),
+        )
+        rows["summary"].append(measured.summary)
+        rows["slices"] += measured.slices
+        rows["confusion"] += measured.confusion
+    for task in dict.fromkeys(arm.task for arm in run.arms):
+        arms = [arm for arm in run.arms if arm.task == task]
+        rows["comparisons"] += compare(
+            {arm.name: outputs[arm.name] for arm in arms},
+            task=task,
+            against=[arm.name for arm in arms if arm.stage1.method == "random"],
+            yardstick=_yardstick(run, task),
+        )
+    text = json.dumps({name: rows[name] for name in ("summary", "comparisons")}, indent=1)
+    found = {}
+    for name, schema in TABLES.items():
+        files = {"metrics.json": text.encode()} if name == "summary" else {}
+        found[name] = run.ledger.commit(units[name], to_arrow(rows[name], schema), files=files)
+    return found
+
+
+def read_outputs(run: Run, arm: str) -> pd.DataFrame:
+    """All output rows of an arm."""
+    tables = [run.ledger.read(marker) for marker in run.outputs[arm]]
+    return pa.concat_tables(tables).to_pandas()
+
+
+def arm_fields(arm: Arm) -> dict[str, Any]:
+    """What names an arm in the metric tables."""
+    return {
+        "task": arm.task,
+        "encoder": arm.encoder,
+        "engine": arm.engine,
+        "arm": arm.name,
+        "stage1": arm.stage1.method,
+        "stage2": arm.stage2.method,
+        "k1": arm.stage1.k1,
+        "k": arm.stage2.k,
+        "order": arm.prompt.order,
+        "layout": arm.prompt.layout,
+        "decoder": arm.generate.decoder,
+        "seed": arm.seed,
+    }
+
+
+def _yardstick(run: Run, task: str) -> Yardstick:
+    return Yardstick(
+        labels=task_of(run, task).labels,
+        corpus_counts=run.tables["corpus"].counts("labels"),
+        seed=run.config.file.seed,
+        n_resamples=run.config.file.report.bootstrap,
+    )
+
+
+def _wall(markers: list[Marker]) -> dict[str, float | None]:
+    """Rates over the seconds the engines worked on this arm, parts one after another."""
+    seconds = sum(float(marker.stats["wall_s"]) for marker in markers)
+    tokens = sum(int(marker.stats["n_tokens"]) for marker in markers)
+    rows = sum(marker.rows for marker in markers)
+    if seconds <= 0:
+        return {"rows_per_s": None, "tokens_per_s": None}
+    return {"rows_per_s": rows / seconds, "tokens_per_s": tokens / seconds}
+
+
+def _line(row: dict[str, Any]) -> str:
+    if row["accuracy"] is None:
+        return f"{row['arm']}: nothing to score in {row['n']} rows"
+    return (
+        f"{row['arm']}: accuracy {row['accuracy']:.3f} (majority {row['majority_accuracy']:.3f})  "
+        f"macro-F1 {row['macro_f1']:.3f} ({row['macro_f1_low']:.3f} to {row['macro_f1_high']:.3f})"
+    )

@@ -1,0 +1,86 @@
+"""The metric tables: their schemas, and metric rows turned into Arrow."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from inference.status import Status
+
+MAJORITY = "majority baseline"  # the opponent of this name in COMPARISON_SCHEMA is no arm
+
+ARM_FIELDS: dict[str, pa.DataType] = {
+    "task": pa.string(),
+    "encoder": pa.string(),
+    "engine": pa.string(),
+    "arm": pa.string(),
+    "stage1": pa.string(),
+    "stage2": pa.string(),
+    "k1": pa.int64(),
+    "k": pa.int64(),
+    "order": pa.string(),
+    "layout": pa.string(),
+    "decoder": pa.string(),
+    "seed": pa.int64(),
+}
+ARM_KEY = ("task", "encoder", "engine", "arm")
+COUNTS = ["n", "n_scored", "n_unscored", *(f"n_{status}" for status in Status)]
+FIGURES = [
+    *("accuracy", "accuracy_low", "accuracy_high", "majority_accuracy"),
+    *("macro_f1", "macro_f1_low", "macro_f1_high", "majority_macro_f1"),
+    *("parse_error_rate", "demonstrations_mean", "prompt_tokens_mean", "prompt_tokens_p95"),
+    *("cached_token_share", "engine_s_p50", "engine_s_p95", "queue_s_p95"),
+    *("rows_per_s", "tokens_per_s"),
+]
+DIFFERENCES = [
+    f"{name}_{part}" for name in ("accuracy", "macro_f1") for part in ("difference", "low", "high")
+]
+
+SUMMARY_SCHEMA = pa.schema(
+    [
+        *ARM_FIELDS.items(),
+        *((name, pa.int64()) for name in COUNTS),
+        *((name, pa.float64()) for name in FIGURES),
+        ("majority_label", pa.string()),
+        ("notes", pa.list_(pa.string())),
+    ]
+)
+SLICES_SCHEMA = pa.schema(
+    [
+        *((name, ARM_FIELDS[name]) for name in ARM_KEY),
+        ("slice", pa.string()),
+        ("value", pa.string()),
+        ("precision", pa.float64()),
+        ("recall", pa.float64()),
+        ("f1", pa.float64()),
+        ("support", pa.int64()),
+    ]
+)
+CONFUSION_SCHEMA = pa.schema(
+    [
+        *((name, ARM_FIELDS[name]) for name in ARM_KEY),
+        ("gold", pa.string()),
+        ("predicted", pa.string()),
+        ("n", pa.int64()),
+    ]
+)
+COMPARISON_SCHEMA = pa.schema(
+    [
+        *(("task", pa.string()), ("arm", pa.string()), ("against", pa.string())),
+        ("n", pa.int64()),
+        *((name, pa.float64()) for name in DIFFERENCES),
+    ]
+)
+
+
+def to_arrow(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Put metric rows under their schema.
+
+    Args:
+        rows: Plain values per column; an absent key is null.
+        schema: One of this module's schemas.
+
+    Returns:
+        The table; of no rows, an empty table with all columns.
+    """
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)

@@ -1,0 +1,140 @@
+"""The pipeline: every stage in its order, each found or made, the manifest written after each."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jobs import annotate, assemble, embed, evaluate, generate, ingest, lock, manifest, rank, report
+from jobs import select as stage1
+from jobs.checks import check_config
+from jobs.cluster import connected
+from jobs.config import Config
+from jobs.errors import DataError
+from jobs.ledger import Ledger, fingerprint
+from jobs.progress import Progress
+from jobs.run import Run
+
+STAGES: dict[str, Callable[[Run], None]] = {
+    "ingest": ingest.run_stage,
+    "embed": embed.run_stage,
+    "select": stage1.run_stage,
+    "annotate": annotate.run_stage,
+    "rank": rank.run_stage,
+    "assemble": assemble.run_stage,
+    "generate": generate.run_stage,
+    "evaluate": evaluate.run_stage,
+    "report": report.run_stage,
+}
+KEPT_FROM_LAST_RUN = ("tables",)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        result: `done` or `done_with_rejects`.
+        out: Output folder.
+        stage: Last stage that was made or found.
+        n_rejected: Rows labelled or rejected on the way in.
+        report: Path of the report, None before it is made.
+        warnings: What the user should know.
+    """
+
+    result: str
+    out: str
+    stage: str
+    n_rejected: int
+    report: str | None
+    warnings: tuple[str, ...]
+
+
+def execute(
+    config: Config, *, until: str, progress: Progress, fail_on_rejects: float | None = None
+) -> Result:
+    """Make everything that is missing, up to and including a stage.
+
+    Args:
+        config: The resolved config.
+        until: A key of `STAGES`.
+        progress: Where lines and warnings go.
+        fail_on_rejects: Largest share of rejected rows that is accepted; None: any.
+
+    Returns:
+        How it ended.
+
+    Raises:
+        ConfigError: Before any work.
+        DataError: An input cannot be read, or too many rows were rejected.
+        ClusterError: Another run is live on the output, Ray or the disk gave out.
+    """
+    check_config(config, until=until)
+    ledger = Ledger(config.out)
+    ledger.store.create()
+    with lock.held(ledger.store, warn=progress.warn) as run_id:
+        run = Run(config=config, ledger=ledger, progress=progress)
+        run.manifest = _begin(run, run_id)
+        with connected(config.file.cluster):
+            for name in list(STAGES)[: list(STAGES).index(until) + 1]:
+                _stage(run, name)
+                if name == "ingest":
+                    _judge_rejects(run, fail_on_rejects)
+        return _end(run, until)
+
+
+def _begin(run: Run, run_id: str) -> dict[str, Any]:
+    last = manifest.load(run.ledger.store)
+    plain = run.config.as_dict()
+    return {
+        "run_id": run_id,
+        "started": manifest.now(),
+        "result": "running",
+        "stage": None,
+        "config": plain,
+        "config_fingerprint": fingerprint(plain),
+        "versions": manifest.versions(),
+        "timings_s": {},
+        **{key: last[key] for key in KEPT_FROM_LAST_RUN if key in last},
+    }
+
+
+def _stage(run: Run, name: str) -> None:
+    started = time.monotonic()
+    STAGES[name](run)
+    run.manifest["timings_s"][name] = round(time.monotonic() - started, 3)
+    run.manifest["stage"] = name
+    run.manifest["warnings"] = run.progress.warnings
+    manifest.save(run.ledger.store, run.manifest)
+
+
+def _judge_rejects(run: Run, most: float | None) -> None:
+    rejected = _n_rejected(run)
+    seen = sum(table.n_rows for table in run.tables.values())
+    if most is not None and seen and rejected / seen > most:
+        raise DataError(
+            f"{rejected} of {seen} rows were labelled or rejected, a share of "
+            f"{rejected / seen:.4f}; --fail-on-rejects allows {most:g}. See {run.out}/rejected/."
+        )
+
+
+def _n_rejected(run: Run) -> int:
+    tables = run.manifest["tables"].values()
+    return sum(sum(table["counts"]["rejected"].values()) for table in tables)
+
+
+def _end(run: Run, until: str) -> Result:
+    rejected = _n_rejected(run)
+    result = "done_with_rejects" if rejected else "done"
+    run.manifest |= {"result": result, "finished": manifest.now(), "exit_code": 0}
+    run.manifest["warnings"] = run.progress.warnings
+    manifest.save(run.ledger.store, run.manifest)
+    page = run.ledger.store.path("report.html")
+    return Result(
+        result=result,
+        out=run.out,
+        stage=until,
+        n_rejected=rejected,
+        report=str(page) if until == "report" else None,
+        warnings=tuple(run.progress.warnings),
+    )

@@ -1,0 +1,222 @@
+"""Rank (Stage 2): which demonstrations each query is shown, most relevant first."""
+
+import functools
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.annotate import usable_candidates
+from jobs.cluster import finish, same
+from jobs.config_schema import Arm, Stage2Config
+from jobs.errors import ConfigError
+from jobs.ledger import Marker, Unit, fingerprint, sum_counts
+from jobs.rank_work import METHODS, GroundWork, RankWork, ScoreWork, needs_ground
+from jobs.run import Run
+from jobs.select import NO_STAGE1
+from jobs.tasks import task_of
+
+VERSION = 1
+ZERO_SHOT = "zero-shot"
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one arm's ranking depends on."""
+
+    arm: Arm
+    eligible: tuple[str, ...]
+    mark: str
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a ranking depends on; arms with the same need share it.
+
+    Attributes:
+        arm: One of the arms that have it.
+        mark: Fingerprint.
+        pool: Ids that may be shown, in the order they were picked; empty: nothing is shown.
+    """
+
+    arm: Arm
+    mark: str
+    pool: tuple[str, ...] = ()
+
+    def unit(self, name: str) -> Unit:
+        """A unit of this need's folder."""
+        return Unit(f"demonstrations/{self.mark}", name, self.mark)
+
+
+# What it needs: the pool, its vectors, and the vectors of the queries.
+
+
+def run_stage(run: Run) -> None:
+    """Rank for every arm; arms that need the same share it."""
+    by_arm = {arm.name: _need(run, arm) for arm in run.arms}
+    needs = {need.mark: need for need in by_arm.values()}
+    payloads = {mark: _shared(run, need) for mark, need in needs.items()}
+    _finish_pools(run, list(needs.values()), payloads)
+    _finish_scores(run, list(needs.values()), payloads)
+    made = _finish_parts(run, list(needs.values()), payloads)
+    run.demonstrations = {name: made[need.mark] for name, need in by_arm.items()}
+    run.manifest["demonstrations"] = {
+        name: [marker.as_dict() for marker in markers]
+        for name, markers in run.demonstrations.items()
+    }
+
+
+def check(arm: Arm) -> None:
+    """Refuse a Stage 2 that cannot be.
+
+    Raises:
+        ConfigError: Unknown method or a combination that means nothing.
+    """
+    stage2, where = arm.stage2, f"arm {arm.name}"
+    known = sorted([*METHODS, ZERO_SHOT])
+    if stage2.method not in known:
+        raise ConfigError(f"{where}: stage2.method = {stage2.method!r}; known: {', '.join(known)}.")
+    if stage2.method != ZERO_SHOT and stage2.condition_on not in METHODS[stage2.method]:
+        wanted = " or ".join(METHODS[stage2.method])
+        raise ConfigError(
+            f"{where}: stage2.condition_on = {stage2.condition_on} does not go with method "
+            f"{stage2.method}; wanted {wanted}."
+        )
+    shows = not shows_nothing(stage2)
+    if shows and arm.stage1.method == NO_STAGE1:
+        raise ConfigError(
+            f"{where}: stage1.method = none leaves nothing to show; give a Stage 1 method or "
+            "stage2.method: zero-shot."
+        )
+    if shows and stage2.k > arm.stage1.k1:
+        raise ConfigError(
+            f"{where}: stage2.k = {stage2.k} is more than stage1.k1 = {arm.stage1.k1}. Lower k or "
+            "raise k1."
+        )
+
+
+def _shows_nothing(stage2: Stage2Config) -> bool:
+    return stage2.method == ZERO_SHOT or stage2.k == 0
+
+
+def _need(run: Run, arm: Arm) -> Need:
+    rows = [part.content for part in run.tables["queries"].parts]
+    if shows_nothing(arm.stage2):
+        return Need(arm, fingerprint("rank", VERSION, ZERO_SHOT, rows))
+    pool = tuple(usable_candidates(run, arm.name, task_of(run, arm.task)))
+    if arm.stage2.k > len(pool):
+        run.progress.warn(
+            f"{arm.name}: stage2.k = {arm.stage2.k} is more than the {len(pool)} labelled "
+            f"candidates; {len(pool)} are shown"
+        )
+    depends = [
+        run.candidates[arm.name].checksum,
+        pool,
+        arm.stage2.model_dump(by_alias=True),
+        [marker.fingerprint for marker in run.vectors[arm.encoder, "queries"]],
+        rows,
+    ]
+    if needs_ground(arm.stage2):
+        depends.append([marker.fingerprint for marker in run.vectors[arm.encoder, "corpus"]])
+    return Need(arm, fingerprint("rank", VERSION, depends), pool)
+
+
+def shows_nothing(stage2: Stage2Config) -> bool:
+    """Whether prompts have no demonstrations by wish."""
+    return stage2.method == ZERO_SHOT or stage2.k == 0
+
+
+# The Ray wiring; the Ray-free functions on one part are in `rank_work`.
+
+
+def _shared(run: Run, need: Need) -> dict[str, Any]:
+    """What the units of a need have in common."""
+    encoder = need.arm.encoder
+    return {
+        "stage2": need.arm.stage2.model_dump(by_alias=True),
+        "n_total": sum_counts(run.vectors[encoder, "corpus"], "status").get("ok", 0),
+        "pool": None,
+        "ground": None,
+        "scores": None,
+    }
+
+
+def _finish_pools(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any]]) -> None:
+    """Write the records that may be shown and draw the ground samples."""
+    grounds: dict[str, tuple[Unit, dict[str, Any]]] = {}
+    for need in needs:
+        if need.pool:
+            payloads[need.mark]["pool"] = _pool(run, need).as_dict()
+            if needs_ground(need.arm.stage2):
+                grounds[need.mark] = _ground_unit(run, need.arm)
+    markers = _finish(run, list(grounds.values()), GroundWork(run.out))
+    for mark, marker in zip(grounds, markers, strict=True):
+        payloads[mark]["ground"] = marker.as_dict()
+
+
+def _pool(run: Run, need: Need) -> Marker:
+    unit = need.unit("pool")
+    found = run.ledger.find(unit)
+    if found is not None:
+        return found
+    table = run.ledger.read(run.candidates[need.arm.name], ["id", "text_hash", "vector"])
+    place = {row_id: i for i, row_id in enumerate(table.column("id").to_pylist())}
+    chosen = table.take(pa.array([place[row_id] for row_id in need.pool], pa.int64()))
+    return run.ledger.commit(unit, chosen)
+
+
+def _ground_unit(run: Run, arm: Arm) -> tuple[Unit, dict[str, Any]]:
+    markers, size = run.vectors[arm.encoder, "corpus"], arm.stage2.ground
+    mark = fingerprint("ground", VERSION, size, [marker.fingerprint for marker in markers])
+    unit = Unit(f"demonstrations/ground-{mark}", "ground", mark)
+    vectors = [marker.as_dict() for marker in markers]
+    return unit, {"unit": asdict(unit), "vectors": vectors, "size": size}
+
+
+def _finish_scores(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any]]) -> None:
+    """Where one set serves all queries, score the pool against all of them."""
+    mine = [need for need in needs if need.pool and need.arm.stage2.condition_on == "all"]
+    units = []
+    for need in mine:
+        unit = need.unit("scores")
+        queries = [marker.as_dict() for marker in run.vectors[need.arm.encoder, "queries"]]
+        units.append((unit, payloads[need.mark] | {"unit": asdict(unit), "queries": queries}))
+    markers = _finish(run, units, ScoreWork(run.out))
+    for need, marker in zip(mine, markers, strict=True):
+        payloads[need.mark]["scores"] = marker.as_dict()
+
+
+def _finish_parts(
+    run: Run, needs: list[Need], payloads: dict[str, dict[str, Any]]
+) -> dict[str, list[Marker]]:
+    parts = run.tables["queries"].parts
+    units = []
+    for need in needs:
+        for number, part in enumerate(parts):
+            unit = need.unit(f"part-{number:05d}")
+            vectors = run.vectors[need.arm.encoder, "queries"][number]
+            own = {
+                "unit": asdict(unit),
+                "rows": part.marker.as_dict(),
+                "vectors": vectors.as_dict(),
+            }
+            units.append((unit, payloads[need.mark] | own))
+    markers = _finish(run, units, RankWork(run.out))
+    return {
+        need.mark: markers[i * len(parts) : (i + 1) * len(parts)] for i, need in enumerate(needs)
+    }
+
+
+def _finish(
+    run: Run,
+    units: list[tuple[Unit, dict[str, Any]]],
+    work: RankWork | GroundWork | ScoreWork,
+) -> list[Marker]:
+    return finish(
+        run.ledger,
+        units,
+        functools.partial(same, work),
+        stage="rank",
+        workers=run.config.file.cluster.rank,
+        progress=run.progress,
+    )

@@ -1,0 +1,233 @@
+"""Stage 2 on one part of the queries: the Ray-free functions and the table they write."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from inference.status import Status
+from jobs.config_schema import Stage2Config
+from jobs.ledger import Ledger, Marker, Unit
+from jobs.select_local import random_keys
+from jobs.vectors import Matrix, to_lists, to_matrix, usable, vector_schema
+from selection.stage2 import FOR_ALL, PER_QUERY, QuerySummary, RankOptions, Ranking, top_k_for_all
+
+# Method -> what it can be conditioned on.
+METHODS: dict[str, list[str]] = {
+    name: [kind for kind, table in (("query", PER_QUERY), ("all", FOR_ALL)) if name in table]
+    for name in sorted({*PER_QUERY, *FOR_ALL})
+}
+GROUNDED = ("dual-div", "s3")
+GROUND_SEED = 0
+DEMONSTRATION_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("demonstration_ids", pa.list_(pa.string())),
+        ("scores", pa.list_(pa.float64())),
+        ("status", pa.string()),
+    ]
+)
+
+
+def needs_ground(config: Stage2Config) -> bool:
+    """Whether a method sums over corpus points."""
+    return config.method in GROUNDED
+
+
+def options_of(config: Stage2Config) -> RankOptions:
+    """The config's Stage 2 in the words of `selection`."""
+    return RankOptions(
+        k=config.k,
+        lam=config.lam,
+        scale=config.lambda_scale,
+        ridge=config.ridge,
+        mmr_lambda=config.mmr_lambda,
+        recall=config.recall,
+    )
+
+
+@dataclass(frozen=True)
+class GroundWork:
+    """Draws the common uniform sample of corpus points."""
+
+    out: str
+
+    def __call__(self, payload: dict[str, Any]) -> Marker:
+        """Keep the `size` rows with the smallest random keys ("all": every row)."""
+        ledger, unit = Ledger(self.out), Unit(**payload["unit"])
+        size = payload["size"]
+        ids: list[str] = []
+        vectors: Matrix | None = None
+        for plain in payload["vectors"]:
+            more, block = usable(ledger, [Marker(**plain)])
+            ids += more
+            vectors = block if vectors is None else np.concatenate([vectors, block])
+            if size != "all" and len(ids) > size:
+                kept = np.sort(np.argsort(random_keys(ids, GROUND_SEED), kind="stable")[:size])
+                ids, vectors = [ids[i] for i in kept], vectors[kept]
+        assert vectors is not None
+        schema = vector_schema(vectors.shape[1], "float32").remove(2).remove(2).remove(2)
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        lists = to_lists(vectors[np.array(order, np.int64)], "float32")
+        return ledger.commit(unit, pa.table([[ids[i] for i in order], lists], schema=schema))
+
+
+@dataclass(frozen=True)
+class RankWork:
+    """Ranks a pool for one part of the queries; without a pool nothing is shown."""
+
+    out: str
+
+    def __call__(self, payload: dict[str, Any]) -> Marker:
+        """Rank for the payload's queries.
+
+        Args:
+            payload: `unit`, `rows` (marker of the query part), `vectors` (its embeddings),
+                `stage2`, `n_total`, `pool`, `ground` and `scores` (markers, or null).
+
+        Returns:
+            Marker of the demonstrations, one row a query in the order of the part.
+        """
+        ledger, unit = Ledger(self.out), Unit(**payload["unit"])
+        found = ledger.find(unit)
+        if found is not None:
+            return found
+        rows = ledger.read(Marker(**payload["rows"]), ["id", "text_hash", "status"])
+        if payload["pool"] is None:
+            return ledger.commit(unit, _empty(rows))
+        table = ledger.read(Marker(**payload["vectors"]), ["vector", "status"])
+        status = table.column("status").to_pylist()
+        ok = np.flatnonzero(np.array(status, object) == Status.OK)
+        pool = load_pool(ledger, payload["pool"])
+        queries = to_matrix(table.column("vector"))[ok]
+        hashes = np.array(rows.column("text_hash").to_pylist(), object)[ok]
+        ranking = _rank(ledger, payload, queries, hashes, pool)
+        return ledger.commit(unit, demonstration_table(rows, status, ok, ranking, pool.ids))
+
+
+def _rank(
+    ledger: Ledger,
+    payload: dict[str, Any],
+    queries: Matrix,
+    hashes: npt.NDArray[Any],
+    pool: "Pool",
+) -> Ranking:
+    config = Stage2Config.model_validate(payload["stage2"])
+    allowed = None
+    if config.exclude_same_text:
+        allowed = np.not_equal(hashes[:, None], pool.hashes[None, :]).astype(np.bool_)
+    if payload["scores"] is not None:
+        scores = ledger.read(Marker(**payload["scores"])).column("score").to_numpy()
+        return top_k_for_all(
+            scores, k=config.k, allowed=allowed, q=len(queries), tie_rank=pool.tie_rank
+        )
+    return PER_QUERY[config.method](
+        queries,
+        pool.vectors,
+        options=options_of(config),
+        allowed=allowed,
+        tie_rank=pool.tie_rank,
+        ground=load_ground(ledger, payload["ground"]),
+        n_total=payload["n_total"],
+    )
+
+
+@dataclass(frozen=True)
+class ScoreWork:
+    """Scores a pool once against all queries together."""
+
+    out: str
+
+    def __call__(self, payload: dict[str, Any]) -> Marker:
+        """Stream over the query vectors, then score every pool record.
+
+        Args:
+            payload: As for `RankWork`, with `queries` (markers of all query embeddings).
+
+        Returns:
+            Marker of a table of id and score, in the order of the pool.
+        """
+        ledger, unit = Ledger(self.out), Unit(**payload["unit"])
+        config = Stage2Config.model_validate(payload["stage2"])
+        pool = load_pool(ledger, payload["pool"])
+        summary = QuerySummary(load_ground(ledger, payload["ground"]), pool.vectors.shape[1])
+        for plain in payload["queries"]:
+            _, vectors = usable(ledger, [Marker(**plain)])
+            if len(vectors):
+                summary.add(vectors)
+        scores = FOR_ALL[config.method](
+            summary,
+            pool.vectors,
+            options=options_of(config),
+            tie_rank=pool.tie_rank,
+            n_total=payload["n_total"],
+        )
+        table = pa.table({"id": pa.array(pool.ids, pa.string()), "score": scores})
+        return ledger.commit(unit, table)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The records that may be shown, in the order they were picked.
+
+    Attributes:
+        ids: n ids.
+        vectors: (n, d) float32.
+        hashes: (n,) text hashes.
+        tie_rank: (n,) rank of each id among the ids.
+    """
+
+    ids: list[str]
+    vectors: Matrix
+    hashes: npt.NDArray[Any]
+    tie_rank: npt.NDArray[np.int64]
+
+
+def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Pool:
+    """Read the records that may be shown, with their vectors."""
+    table = ledger.read(Marker(**pool), ["id", "text_hash", "vector"])
+    ids = table.column("id").to_pylist()
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    tie_rank = np.empty(len(ids), np.int64)
+    tie_rank[order] = np.arange(len(ids))
+    return Pool(
+        ids=ids,
+        vectors=to_matrix(table.column("vector")),
+        hashes=np.array(table.column("text_hash").to_pylist(), object),
+        tie_rank=tie_rank,
+    )
+
+
+def load_ground(ledger: Ledger, ground: dict[str, Any] | None) -> Matrix | None:
+    """Read the ground sample, where there is one."""
+    if ground is None:
+        return None
+    return to_matrix(ledger.read(Marker(**ground), ["vector"]).column("vector"))
+
+
+def demonstration_table(
+    rows: pa.Table,
+    status: list[str],
+    ok: npt.NDArray[np.int64],
+    ranking: Ranking,
+    ids: list[str],
+) -> pa.Table:
+    """One row a query: its demonstrations, most relevant first; none where status is not ok."""
+    chosen: list[list[str]] = [[] for _ in status]
+    scores: list[list[float]] = [[] for _ in status]
+    for place, indices, values, n in zip(
+        ok, ranking.indices, ranking.scores, ranking.n_valid, strict=True
+    ):
+        chosen[place] = [ids[i] for i in indices[:n]]
+        scores[place] = [float(value) for value in values[:n]]
+    columns = [rows.column("id"), chosen, scores, status]
+    return pa.table(columns, schema=DEMONSTRATION_SCHEMA)
+
+
+def _empty(rows: pa.Table) -> pa.Table:
+    nothing: list[list[Any]] = [[] for _ in range(rows.num_rows)]
+    return pa.table(
+        [rows.column("id"), nothing, nothing, rows.column("status")], schema=DEMONSTRATION_SCHEMA
+    )

@@ -1,0 +1,99 @@
+"""The state of one run, handed from stage to stage."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs.config import Config
+from jobs.config_schema import Arm
+from jobs.ledger import Ledger, Marker
+from jobs.progress import Progress
+
+
+@dataclass(frozen=True)
+class Part:
+    """One segment of one partition of a table.
+
+    Attributes:
+        segment: Number of the segment, in order of arrival.
+        partition: Number of the hash partition.
+        marker: Where its rows are.
+    """
+
+    segment: int
+    partition: int
+    marker: Marker
+
+    @property
+    def content(self) -> str:
+        """Fingerprint of the rows themselves, whatever file holds them."""
+        return str(self.marker.stats["content"])
+
+
+@dataclass(frozen=True)
+class Table:
+    """An ingested table: its parts ordered by (partition, segment)."""
+
+    name: str
+    parts: tuple[Part, ...]
+    n_partitions: int
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all parts, whatever their status."""
+        return sum(part.marker.rows for part in self.parts)
+
+    def counts(self, what: str) -> dict[str, int]:
+        """A count kept per part, summed: `status`, `labels` or `flags`."""
+        total: dict[str, int] = {}
+        for part in self.parts:
+            for key, number in part.marker.stats.get(what, {}).items():
+                total[key] = total.get(key, 0) + number
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+    def in_partition(self, partition: int) -> list[Part]:
+        """The parts of one hash partition, by segment."""
+        return [part for part in self.parts if part.partition == partition]
+
+
+@dataclass
+class Run:
+    """Everything the stages share.
+
+    Attributes:
+        config: The resolved config.
+        ledger: Of the output tree.
+        progress: Where lines and warnings go.
+        manifest: What `manifest.json` will say; each stage adds its entry.
+        tables: `corpus` and `queries`, once ingested.
+        vectors: (encoder name, table name) -> one marker per part of the table.
+        candidates: Arm name -> marker of its candidates; absent: no Stage 1.
+        pool: Marker of the pool version in use, None before annotate.
+        demonstrations: Arm name -> one marker per query part.
+        prompts: Arm name -> one marker per query part.
+        outputs: Arm name -> one marker per query part.
+        metrics: Marker of the metrics.
+    """
+
+    config: Config
+    ledger: Ledger
+    progress: Progress
+    manifest: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    vectors: dict[tuple[str, str], list[Marker]] = field(default_factory=dict)
+    encoder_ids: dict[str, str] = field(default_factory=dict)
+    candidates: dict[str, Marker] = field(default_factory=dict)
+    pool: Marker | None = None
+    demonstrations: dict[str, list[Marker]] = field(default_factory=dict)
+    prompts: dict[str, list[Marker]] = field(default_factory=dict)
+    outputs: dict[str, list[Marker]] = field(default_factory=dict)
+    metrics: Marker | None = None
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """The arms of the config."""
+        return self.config.arms
+
+    @property
+    def out(self) -> str:
+        """Absolute path of the output tree."""
+        return str(self.ledger.store.root)

@@ -1,0 +1,112 @@
+"""`dualdiv status`: what an output holds, against what its manifest says it should."""
+
+from typing import Any
+
+from jobs import lock, manifest
+from jobs.errors import DataError
+from jobs.ledger import Ledger, Marker, Unit
+from jobs.storage import Store
+
+STAGE_ENTRIES = ("tables", "embeddings", "selections", "pool", "demonstrations", "prompts", "outputs", "metrics")
+
+
+def status(out: str, *, quiet: bool) -> dict[str, Any]:
+    """Read the manifest, probe every part it lists, and say what is there.
+
+    Args:
+        out: Output folder.
+        quiet: Only return, print nothing.
+
+    Returns:
+        Plain data: result, stage, lock holder, parts and rows per stage, missing parts, rejected
+        rows by reason.
+
+    Raises:
+        DataError: No manifest there.
+    """
+    store = Store(out)
+    found = manifest.load(store)
+    holder = lock.holder(store) if store.root.is_dir() else None
+    if not found and holder is None:
+        raise DataError(f"{store.root}: no {manifest.NAME} there; is it the output of a run?")
+    ledger = Ledger(out)
+    stages = {name: _stage(ledger, found[name]) for name in STAGE_ENTRIES if name in found}
+    answer = {
+        "out": str(store.root),
+        "run_id": found.get("run_id"),
+        "result": _result(found, holder),
+        "stage": found.get("stage"),
+        "holder": holder,
+        "stages": stages,
+        "tables": {name: entry["counts"] for name, entry in found.get("tables", {}).items()},
+        "arms": {name: _arm(ledger, entry) for name, entry in found.get("outputs", {}).items()},
+        "warnings": found.get("warnings", []),
+    }
+    if not quiet:
+        print("\n".join(_lines(answer)))
+    return answer
+
+
+def _result(found: dict[str, Any], holder: dict[str, Any] | None) -> str:
+    result = str(found.get("result", "starting"))
+    if result == "running" and not (holder and holder["live"]):
+        return "stopped half-way; the same command goes on"
+    return result
+
+
+def markers_in(entry: Any) -> list[Marker]:
+    """Every marker that a part of the manifest holds, in its order."""
+    if isinstance(entry, dict):
+        if {"folder", "name", "fingerprint", "checksum"} <= set(entry):
+            return [Marker(**{key: entry[key] for key in Marker.__dataclass_fields__})]
+        return [marker for value in entry.values() for marker in markers_in(value)]
+    if isinstance(entry, list):
+        return [marker for value in entry for marker in markers_in(value)]
+    return []
+
+
+def _stage(ledger: Ledger, entry: Any) -> dict[str, Any]:
+    markers = {marker.table: marker for marker in markers_in(entry)}
+    missing = [table for table, marker in markers.items() if not _there(ledger, marker)]
+    return {
+        "parts": len(markers),
+        "rows": sum(marker.rows for marker in markers.values()),
+        "bytes": sum(marker.bytes for marker in markers.values()),
+        "missing": missing,
+    }
+
+
+def _there(ledger: Ledger, marker: Marker) -> bool:
+    found = ledger.find(Unit(marker.folder, marker.name, marker.fingerprint))
+    return found is not None and found.checksum == marker.checksum
+
+
+def _arm(ledger: Ledger, entry: Any) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    for marker in markers_in(entry):
+        for name, number in marker.stats.get("status", {}).items():
+            counts[name] = counts.get(name, 0) + number
+    return {"rows": sum(marker.rows for marker in markers_in(entry)), "status": counts}
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    lines = [f"{answer['out']}: {answer['result']}, last stage {answer['stage']}"]
+    holder = answer["holder"]
+    if holder:
+        state = "live" if holder["live"] else "dead"
+        lines.append(f"lock      run {holder['run_id']}, pid {holder['pid']}, {state}")
+    for name, stage in answer["stages"].items():
+        missing = f"  MISSING {', '.join(stage['missing'])}" if stage["missing"] else ""
+        size = f"{stage['bytes'] / 2**20:,.1f} MiB"
+        lines.append(f"{name:<15}{stage['parts']} parts  {stage['rows']:,} rows  {size}{missing}")
+    for name, counts in answer["tables"].items():
+        lines.append(f"{name:<15}{_counted(counts['status'])}, {counts['segments']} segments")
+        if counts["rejected"]:
+            lines.append(f"{'':<15}labelled or rejected: {_counted(counts['rejected'])}")
+    for name, arm in answer["arms"].items():
+        lines.append(f"arm {name}: {arm['rows']:,} rows: {_counted(arm['status'])}")
+    return lines + [f"warning   {text}" for text in answer["warnings"]]
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in counts.items()) or "no rows"

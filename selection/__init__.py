@@ -1,0 +1,1 @@
+"""The mathematics of choosing: arrays in, indices and scores out. No Ray, no files, no text."""

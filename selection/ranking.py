@@ -1,0 +1,239 @@
+"""What Stage 2 returns, and the one rule by which scores become an order."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numba
+import numpy as np
+
+from selection.arrays import Bool, Float32, Float64, Int64, require_per_row, require_vectors
+from selection.objective import TIE_TOLERANCE, Objective
+
+# Floats that one chunk of queries may hold per array: 32 MiB, whatever the number of queries.
+_CHUNK_FLOATS = 1 << 22
+_MAX_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The demonstrations of each query, best first.
+
+    Attributes:
+        indices: (q, k) int64 into the pool, distinct within a row; -1 from n_valid on.
+        scores: (q, k) float64, the method's own score of each; nan from n_valid on.
+        n_valid: (q,) int64, how many entries of each row exist: min(k, candidates allowed).
+    """
+
+    indices: Int64
+    scores: Float64
+    n_valid: Int64
+
+
+@dataclass(frozen=True)
+class RankOptions:
+    """Settings of Stage 2; a ranker reads those that concern it.
+
+    Attributes:
+        k: Demonstrations per query, at least 1.
+        lam: Weight of the log-determinant, as in Stage 1.
+        scale: As in Stage 1.
+        ridge: As in Stage 1.
+        mmr_lambda: Weight of relevance against redundancy in MMR, 0 to 1; LangChain's default.
+        recall: Candidates that MMR looks at, the nearest first; at least k are taken.
+    """
+
+    k: int
+    lam: float = 1.0
+    scale: Literal["absolute", "mean"] = "absolute"
+    ridge: float = 1e-3
+    mmr_lambda: float = 0.5
+    recall: int = 50
+
+    def __post_init__(self) -> None:
+        """Refuse values no ranker can use."""
+        if self.k < 1 or self.recall < 1:
+            raise ValueError(
+                f"rank options: found k {self.k} and recall {self.recall}, wanted at least 1"
+            )
+        if not 0 <= self.mmr_lambda <= 1:
+            raise ValueError(f"rank options: found mmr_lambda {self.mmr_lambda}, wanted 0 to 1")
+        self.objective()
+
+    def objective(self) -> Objective:
+        """Return the objective of Stage 1 with the same lam, scale and ridge."""
+        return Objective(lam=self.lam, scale=self.scale, ridge=self.ridge)
+
+
+def check_queries(
+    queries: Float32, pool: Float32, allowed: Bool | None, tie_rank: Int64
+) -> tuple[Float32, Float32]:
+    """Return queries and pool after checking that they belong together.
+
+    Args:
+        queries: (q, d) float32.
+        pool: (n, d) float32.
+        allowed: (q, n) bool or None.
+        tie_rank: (n,) int64.
+
+    Raises:
+        ValueError: Another dtype, dimension or length than these, or rows that are not finite.
+    """
+    if queries.ndim == 2 and pool.ndim == 2 and queries.shape[1] != pool.shape[1]:
+        raise ValueError(
+            f"stage2: the queries have shape {queries.shape}, the pool has {pool.shape}; both must "
+            "come from the same encoder"
+        )
+    require_per_row("stage2.tie_rank", tie_rank, (len(pool),))
+    if allowed is not None:
+        require_per_row("stage2.allowed", allowed, (len(queries), len(pool)))
+    return require_vectors("stage2.queries", queries), require_vectors("stage2.pool", pool)
+
+
+def query_chunks(n_queries: int, floats_per_query: int) -> Iterator[slice]:
+    """Yield slices of queries small enough that memory does not grow with their number.
+
+    Args:
+        n_queries: Number of queries.
+        floats_per_query: Widest array row that one query needs.
+    """
+    size = min(_MAX_CHUNK, max(1, _CHUNK_FLOATS // max(1, floats_per_query)))
+    for start in range(0, n_queries, size):
+        yield slice(start, min(start + size, n_queries))
+
+
+def stack(parts: list[Ranking], k: int) -> Ranking:
+    """Join the rankings of consecutive chunks of queries.
+
+    Args:
+        parts: In the order of the queries; may be empty.
+        k: Width of the result where there are none.
+    """
+    if not parts:
+        empty = np.empty((0, k), dtype=np.int64)
+        return Ranking(empty, empty.astype(np.float64), np.empty(0, dtype=np.int64))
+    return Ranking(
+        np.concatenate([part.indices for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+        np.concatenate([part.n_valid for part in parts]),
+    )
+
+
+def top_k(
+    scores: Float64,
+    *,
+    k: int,
+    allowed: Bool | None,
+    tie_rank: Int64,
+    floor: float = TIE_TOLERANCE,
+) -> Ranking:
+    """Return the k best allowed candidates of every row; ties go to the smaller rank.
+
+    Again and again the largest score b left is looked for, and of all scores of at least
+    b - TIE_TOLERANCE * |b| - floor the one with the smallest tie rank is taken.
+
+    Args:
+        scores: (q, n) float64; -inf is a score like any other.
+        k: Wanted per row.
+        allowed: (q, n) bool, or None for all.
+        tie_rank: (n,) int64.
+        floor: What rounding alone can move a score by.
+
+    Returns:
+        min(k, allowed) distinct entries per row; O(q (n + k^2)) time without many ties.
+    """
+    q, n = scores.shape
+    mask = np.ones((q, n), dtype=np.bool_) if allowed is None else allowed
+    ranking = Ranking(
+        np.full((q, k), -1, dtype=np.int64),
+        np.full((q, k), np.nan, dtype=np.float64),
+        np.zeros(q, dtype=np.int64),
+    )
+    if q and n:
+        _rank_rows(
+            np.ascontiguousarray(scores),
+            np.ascontiguousarray(mask),
+            np.asarray(tie_rank, dtype=np.int64),
+            floor,
+            ranking.indices,
+            ranking.scores,
+            ranking.n_valid,
+        )
+    return ranking
+
+
+def full_order(scores: Float64, tie_rank: Int64, *, floor: float = TIE_TOLERANCE) -> Int64:
+    """Return all candidates in the order in which `top_k` would take them; O(n log n).
+
+    Args:
+        scores: (n,) float64.
+        tie_rank: (n,) int64.
+        floor: As in `top_k`.
+
+    Returns:
+        (n,) int64, a permutation.
+    """
+    falling = np.argsort(-scores, kind="stable")
+    taken = np.zeros(len(scores), dtype=np.bool_)
+    order, heap, entered, head = [], list[tuple[int, int]](), 0, 0
+    while len(order) < len(scores):
+        while taken[falling[head]]:
+            head += 1
+        best = float(scores[falling[head]])
+        # As the best score left falls, the window below it only moves down: nobody drops out.
+        least = best - TIE_TOLERANCE * abs(best) - floor if math.isfinite(best) else best
+        while entered < len(scores) and scores[falling[entered]] >= least:
+            index = int(falling[entered])
+            heapq.heappush(heap, (int(tie_rank[index]), index))
+            entered += 1
+        index = heapq.heappop(heap)[1]
+        taken[index] = True
+        order.append(index)
+    return np.array(order, dtype=np.int64)
+
+
+@numba.njit(nogil=True)  # type: ignore[misc]
+def _rank_rows(
+    scores: Float64,
+    allowed: Bool,
+    tie_rank: Int64,
+    floor: float,
+    indices: Int64,
+    values: Float64,
+    n_valid: Int64,
+) -> None:
+    for row in range(scores.shape[0]):
+        left = np.flatnonzero(allowed[row])
+        wanted = min(indices.shape[1], len(left))
+        if wanted == 0:
+            continue
+        if len(left) > wanted:
+            # Whatever is picked, and whatever ties with it, is at least this large.
+            kept = scores[row][left]
+            least = np.partition(kept, len(kept) - wanted)[len(kept) - wanted]
+            left = left[kept >= least - TIE_TOLERANCE * abs(least) - floor]
+        _pick_row(scores[row], left, tie_rank, floor, indices[row, :wanted], values[row, :wanted])
+        n_valid[row] = wanted
+
+
+@numba.njit(nogil=True)  # type: ignore[misc]
+def _pick_row(
+    scores: Float64, left: Int64, tie_rank: Int64, floor: float, indices: Int64, values: Float64
+) -> None:
+    n_left = len(left)
+    for position in range(len(indices)):
+        best = scores[left[:n_left]].max()
+        least = best - TIE_TOLERANCE * abs(best) - floor
+        pick = -1
+        for i in range(n_left):
+            tied = scores[left[i]] >= least
+            if tied and (pick < 0 or tie_rank[left[i]] < tie_rank[left[pick]]):
+                pick = i
+        indices[position] = left[pick]
+        values[position] = scores[left[pick]]
+        n_left -= 1
+        left[pick] = left[n_left]

@@ -1,0 +1,20 @@
+"""What every test shares: quiet, offline, one thread, and one embedded Ray for those that ask."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def embedded_ray():
+    """One Ray inside this process, shared by all tests that need one."""
+    from jobs.cluster import connected
+    from jobs.config_schema import ClusterConfig
+
+    with connected(ClusterConfig(cpus=2, object_store_mib=128)):
+        yield

@@ -1,0 +1,144 @@
+"""A report model with every part filled, made of invented rows."""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+
+from jobs.metrics import Yardstick, compare, summarise
+from jobs.projection import Projection
+from jobs.report_model import CandidateMap, Coverage, ReportModel, Sample
+
+LABELS = [
+    *("animals", "plants and fungi", "stones <script>alert(1)</script>", "weather at $5 & $6"),
+    *("water", "a label so long that no chart can ever show all of it in one line of text"),
+    *("tools", "music", "numbers", "towns", "cloth", "food"),
+]
+ARMS = {
+    "zero-shot": (0.15, "none", "none"),
+    "random+knn": (0.42, "random", "knn"),
+    "coverage+knn": (0.45, "coverage", "knn"),
+    "dual-div+knn": (0.55, "dual-div", "knn"),
+    "dual-div": (0.25, "dual-div", "dual-div"),
+}
+
+
+def outputs_of(n, right, *, seed, labels=LABELS, no_answer=0.04):
+    """An output table of n rows with that share of right answers."""
+    rng = np.random.default_rng(seed)
+    gold = [labels[i % len(labels)] for i in range(n)]
+    predicted = [g if rng.random() < right else str(rng.choice(labels)) for g in gold]
+    failed = rng.random(n) < no_answer
+    return pd.DataFrame(
+        {
+            "id": [f"q{i}" for i in range(n)],
+            "demonstration_ids": [["a", "b", "c", "d"]] * n,
+            "prompt_tokens": rng.integers(200, 300, n),
+            "cached_tokens": rng.integers(0, 200, n),
+            "output_tokens": rng.integers(1, 9, n),
+            "prediction": [None if bad else p for bad, p in zip(failed, predicted, strict=True)],
+            "gold": gold,
+            "status": ["parse_error" if bad else "ok" for bad in failed],
+            "engine_s": rng.gamma(2, 0.2, n),
+            "queue_s": rng.gamma(2, 1.0, n),
+        }
+    )
+
+
+def example_model(*, n_queries=200, n_map=1500):
+    """The model: five arms, three Stage 1 methods, rejected rows, hostile texts."""
+    yardstick = Yardstick(LABELS, {label: 900 // (i + 1) for i, label in enumerate(LABELS)})
+    outputs = {
+        name: outputs_of(n_queries, right, seed=i)
+        for i, (name, (right, *_)) in enumerate(ARMS.items())
+    }
+    measured = [
+        summarise(
+            outputs[name],
+            arm={
+                **{"task": "things", "encoder": "minilm", "engine": "small", "arm": name},
+                **{"stage1": stage1, "stage2": stage2, "k1": 100, "k": 4, "seed": 0},
+            },
+            yardstick=yardstick,
+            wall={"rows_per_s": 4.2, "tokens_per_s": 1234.5},
+        )
+        for name, (_, stage1, stage2) in ARMS.items()
+    ]
+    rows = compare(outputs, task="things", against=["random+knn"], yardstick=yardstick)
+    return ReportModel(
+        title="dualdiv: things <b>bold</b>",
+        facts={"run": "9f2c", "corpus": "1,500 rows", "queries": f"{n_queries} rows"},
+        summary=pd.DataFrame([m.summary for m in measured]),
+        slices=pd.DataFrame([row for m in measured for row in m.slices]),
+        confusion=pd.DataFrame([row for m in measured for row in m.confusion]),
+        comparisons=pd.DataFrame(rows),
+        maps=[_map(n_map)],
+        coverage=[_coverage()],
+        stage1=[_selection(method) for method in ("random", "coverage", "dual-div")],
+        samples=[_sample(arm, i) for arm in ARMS for i in range(3)],
+        rejected=[
+            {"table": "corpus", "status": "rejected", "reason": "not_json", "n": 12},
+            {"table": "corpus", "status": "empty", "reason": "empty_input", "n": 3},
+            {"table": "queries", "status": "too_large", "reason": "too_large", "n": 1},
+        ],
+        rejected_examples=[
+            {
+                **{"table": "corpus", "source_file": "data/part-1.jsonl", "source_line": 17},
+                **{"id": None, "reason": "not_json", "detail": "Expecting ',' at column 80"},
+                "excerpt": '{"id": "x", "text": "<img src=http://example.invalid/x.png>"'
+                + "y" * 120,
+            }
+        ],
+        warnings=["3 of 200 queries have the same text as a corpus row."],
+        config_yaml="out: runs/example\nseed: 0\ncorpus:\n  path: data/*.jsonl\n",
+        versions={"dualdiv": "0.1.0", "numpy": np.__version__},
+    )
+
+
+def _map(n):
+    rng = np.random.default_rng(0)
+    label = rng.choice(len(LABELS), size=n, p=np.arange(len(LABELS), 0, -1) / 78)
+    angle = 2 * np.pi * label / len(LABELS)
+    points = 5 * np.stack([np.cos(angle), np.sin(angle)], axis=1) + rng.normal(size=(n, 2)) * 0.7
+    labels = [None if rng.random() < 0.05 else LABELS[i] for i in label]
+    chosen = {
+        method: np.sort(rng.choice(n, size=60, replace=False))
+        for method in ("random", "coverage", "dual-div")
+    }
+    projection = Projection(points.astype(np.float32), "UMAP", "")
+    return CandidateMap("minilm", projection, labels, chosen, n_corpus=90_000, n_sampled=n)
+
+
+def _coverage():
+    rng = np.random.default_rng(1)
+    corpus = {label: 900 // (i + 1) for i, label in enumerate(LABELS)}
+    share = np.array(list(corpus.values())) / sum(corpus.values())
+    candidates = {
+        method: dict(Counter(str(x) for x in rng.choice(LABELS, size=60, p=share)))
+        for method in ("random", "coverage", "dual-div")
+    }
+    return Coverage("minilm", corpus, candidates)
+
+
+def _selection(method):
+    return {
+        **{"method": method, "encoder": "minilm", "mode": "exact-lazy", "N": 1500, "k1": 100},
+        **{"k1_used": 60, "lambda": 1.0, "ridge": 0.001, "objective": 812.71234},
+        **{"coverage": 900.1, "diversity": -87.4, "best_local_objective": 794.4},
+        **{"random_objective": 690.2, "evaluations": 12345, "seconds": 3.21},
+        **{"excluded": {"too_long": 2}, "seed": 0},
+    }
+
+
+def _sample(arm, number):
+    return Sample(
+        arm=arm,
+        id=f"q{number}",
+        status="ok" if number < 2 else "parse_error",
+        prompt="Which kind of thing is it?\n\n"
+        + "Input: a grey pebble\nAnswer: stones\n\n" * 8
+        + "Input: <script>document.title='owned'</script>\nAnswer:",
+        raw_output=" stones </pre><img src=x onerror=alert(1)>" if number else None,
+        prediction=LABELS[2] if number < 2 else None,
+        gold=LABELS[2],
+    )

