@@ -62,7 +62,7 @@ def choice(
         sampling: temperature and seed count; `max_tokens` is raised to the longest answer and
             stop strings are dropped, because either could cut an answer.
     """
-    longest = max_answer_tokens(engine, task)
+    longest = max_answer_tokens(task)
     each = [
         replace(
             sampling,
@@ -101,14 +101,12 @@ def likelihood(
 DECODERS: dict[str, Decoder] = {"generate": generate, "choice": choice, "likelihood": likelihood}
 
 
-def max_answer_tokens(engine: VllmEngine, task: Task) -> int:
-    """Return the room that a prompt must leave for any answer, in tokens.
+def max_answer_tokens(task: Task) -> int:
+    """Return the most tokens that one of the answers can take, with its end.
 
-    One token more than the longest answer by its usual tokens, for each word: a constrained
-    answer may be spelled with shorter tokens than usual.
+    A constrained answer may be spelled with shorter tokens than usual, at worst byte by byte.
     """
-    longest = max(len(path) for path in answer_tokens(engine.tokenizer, task, " ").values())
-    return 2 * longest + 2
+    return max(len(answer.encode()) for answer in answers(task)) + len(task.output_prefix) + 1
 
 
 def _read(completion: Completion, task: Task) -> Decoded:

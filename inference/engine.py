@@ -24,7 +24,16 @@ class EngineError(RuntimeError):
 
 
 class RowError(Exception):
-    """The engine refuses one prompt; the others are unharmed."""
+    """The engine refuses a prompt and is unharmed.
+
+    Args:
+        message: the engine's own.
+        status: of the row: rejected or too_long.
+    """
+
+    def __init__(self, message: str, *, status: Status = Status.REJECTED) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -151,8 +160,17 @@ class _Request:
     """A prompt that waits for its completion."""
 
     position: int
+    row: int
     token_ids: tuple[int, ...]
     sampling: Sampling
+
+
+@dataclass
+class _Batch:
+    """Completions by position, and those of rows that were given up."""
+
+    done: dict[int, Completion] = field(default_factory=dict)
+    lost: dict[int, Completion] = field(default_factory=dict)
 
 
 class VllmEngine:
@@ -170,11 +188,9 @@ class VllmEngine:
     def __init__(
         self, spec: EngineSpec, *, start: Start | None = None, start_pause_s: float = _START_PAUSE_S
     ) -> None:
-        if start is None:
-            from inference.vllm_engine import start_vllm as start
         self.spec = spec
         self.n_rebuilds = 0
-        self._start = start
+        self._start = start or _start_vllm
         self._start_pause_s = start_pause_s
         self._lost_in_a_row = 0
         self._llm: Llm | None = None
@@ -205,24 +221,36 @@ class VllmEngine:
         return self.generate_ids([encode(self._tokenizer, p) for p in prompts], sampling)
 
     def generate_ids(
-        self, token_ids: Sequence[Sequence[int]], sampling: Sampling | Sequence[Sampling]
+        self,
+        token_ids: Sequence[Sequence[int]],
+        sampling: Sampling | Sequence[Sampling],
+        *,
+        rows: Sequence[int] | None = None,
     ) -> list[Completion]:
-        """Like `generate`, for prompts that are token ids already."""
+        """Like `generate`, for prompts that are token ids already.
+
+        Args:
+            token_ids: prompts.
+            sampling: one for all, or one per prompt.
+            rows: the row each prompt belongs to, where a row has several: a row that is given up
+                for one of them is not tried with the others.
+        """
         each = [sampling] * len(token_ids) if isinstance(sampling, Sampling) else list(sampling)
         if len(each) != len(token_ids):
             raise ValueError(f"{len(token_ids)} prompts but {len(each)} samplings; give one each")
-        done: dict[int, Completion] = {}
+        batch = _Batch()
         waiting: list[_Request] = []
-        for position, (ids, one) in enumerate(zip(token_ids, each, strict=True)):
+        owners = range(len(token_ids)) if rows is None else rows
+        for position, (row, ids, one) in enumerate(zip(owners, token_ids, each, strict=True)):
             refused = self._refuse(ids, one)
             if refused is None:
-                waiting.append(_Request(position, tuple(ids), one))
+                waiting.append(_Request(position, row, tuple(ids), one))
             else:
-                done[position] = refused
+                batch.done[position] = refused
         # The engine does not sort: neighbours that share a prefix find it in the cache.
         waiting.sort(key=lambda request: (request.token_ids, request.position))
-        self._run(waiting, done)
-        return [done[position] for position in range(len(token_ids))]
+        self._run(waiting, batch)
+        return [batch.done[position] for position in range(len(token_ids))]
 
     def close(self) -> None:
         """Free the engine's memory; a later call starts it again."""
@@ -243,28 +271,32 @@ class VllmEngine:
         try:
             self._live().check(ids, sampling)
         except RowError as error:
-            return Completion(prompt_tokens=n, status=Status.REJECTED, detail=str(error))
+            return Completion(prompt_tokens=n, status=error.status, detail=str(error))
         return None
 
-    def _run(self, requests: Sequence[_Request], done: dict[int, Completion]) -> None:
+    def _run(self, requests: Sequence[_Request], batch: _Batch) -> None:
         """Run requests; where the engine dies, rebuild it and halve them."""
+        batch.done.update((r.position, batch.lost[r.row]) for r in requests if r.row in batch.lost)
+        requests = [request for request in requests if request.row not in batch.lost]
         if not requests:
             return
-        error = self._try(requests, done)
+        error = self._try(requests, batch)
         if error is None:
             return
         if len(requests) > 1:
             middle = len(requests) // 2
-            self._run(requests[:middle], done)
-            self._run(requests[middle:], done)
+            self._run(requests[:middle], batch)
+            self._run(requests[middle:], batch)
             return
         for _ in range(_TRIES_ALONE - 1):
-            error = self._try(requests, done)
+            if isinstance(error, RowError):
+                break
+            error = self._try(requests, batch)
             if error is None:
                 return
-        self._give_up(requests[0], error, done)
+        self._give_up(requests[0], error, batch)
 
-    def _try(self, requests: Sequence[_Request], done: dict[int, Completion]) -> Exception | None:
+    def _try(self, requests: Sequence[_Request], batch: _Batch) -> Exception | None:
         """Run requests once; a dead engine is dropped and its error returned."""
         llm = self._live()
         try:
@@ -274,6 +306,8 @@ class VllmEngine:
             )
             if len(completions) != len(requests):
                 raise RuntimeError(f"{len(requests)} prompts gave {len(completions)} completions")
+        except RowError as error:
+            return error
         except Exception as error:
             log.warning("engine: died on %d prompts, rebuilding: %r", len(requests), error)
             self.close()
@@ -281,41 +315,52 @@ class VllmEngine:
             return error
         self._lost_in_a_row = 0
         for request, completion in zip(requests, completions, strict=True):
-            done[request.position] = _with_status(completion)
+            batch.done[request.position] = _with_status(completion)
         return None
 
-    def _give_up(self, request: _Request, error: Exception, done: dict[int, Completion]) -> None:
-        """Label a row that kills the engine by itself."""
-        self._lost_in_a_row += 1
-        if self._lost_in_a_row >= _MAX_ROWS_LOST_IN_A_ROW:
-            raise EngineError(
-                f"model {self.spec.model}: the engine died on {self._lost_in_a_row} prompts in a "
-                f"row, each alone and {_TRIES_ALONE} times, with no success between them; last "
-                f"error: {error!r}. The engine or its settings are at fault, not the rows"
-            ) from error
-        done[request.position] = Completion(
-            prompt_tokens=len(request.token_ids),
-            status=Status.ENGINE_CRASH,
-            detail=f"the engine died on this prompt alone {_TRIES_ALONE} times: {error!r}",
-        )
+    def _give_up(self, request: _Request, error: Exception, batch: _Batch) -> None:
+        """Label a row that the engine refuses, or that kills it by itself."""
+        n = len(request.token_ids)
+        if isinstance(error, RowError):
+            lost = Completion(prompt_tokens=n, status=error.status, detail=str(error))
+        else:
+            self._lost_in_a_row += 1
+            if self._lost_in_a_row >= _MAX_ROWS_LOST_IN_A_ROW:
+                raise EngineError(
+                    f"model {self.spec.model}: the engine died on {self._lost_in_a_row} rows in "
+                    f"turn, each alone and {_TRIES_ALONE} times, with no success between them; "
+                    f"last error: {error!r}. The engine or its settings are at fault, not the rows"
+                ) from error
+            detail = f"the engine died on this prompt alone {_TRIES_ALONE} times: {error!r}"
+            lost = Completion(prompt_tokens=n, status=Status.ENGINE_CRASH, detail=detail)
+        batch.done[request.position] = batch.lost[request.row] = lost
 
     def _live(self) -> Llm:
         """Return the running engine; start one if there is none."""
+        if self._llm is not None:
+            return self._llm
+        last: Exception | None = None
         for attempt in range(1, _MAX_START_FAILURES + 1):
-            if self._llm is not None:
-                return self._llm
             try:
                 self._llm = self._start(self.spec)
+                return self._llm
+            except FileNotFoundError as error:
+                raise EngineError(f"model {self.spec.model}: {error}") from error
             except Exception as error:
                 log.warning("engine: start %d failed: %r", attempt, error)
                 last = error
                 time.sleep(self._start_pause_s)
-        if self._llm is not None:
-            return self._llm
         raise EngineError(
             f"model {self.spec.model}: the engine failed to start {_MAX_START_FAILURES} times; "
             f"last error: {last!r}. Check the model folder, max_model_len and memory"
         ) from last
+
+
+def _start_vllm(spec: EngineSpec) -> Llm:
+    """Start vLLM; imported late, because that takes ten seconds."""
+    from inference.vllm_engine import start_vllm
+
+    return start_vllm(spec)
 
 
 def _with_status(completion: Completion) -> Completion:

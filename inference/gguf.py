@@ -69,10 +69,17 @@ def _convert_into(source: Path, target: Path) -> None:
     work = Path(tempfile.mkdtemp(prefix=f"{target.name}.tmp-", dir=target.parent))
     try:
         _write_model(source, work)
-        work.chmod(0o755)  # mkdtemp's 0700 would hide the model from other users of a shared cache
+        _let_others_read(work)
         work.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _let_others_read(folder: Path) -> None:
+    """Undoes the private modes of temporary files: a cache may be shared by users."""
+    folder.chmod(0o755)
+    for file in folder.iterdir():
+        file.chmod(0o644)
 
 
 def _write_model(source: Path, folder: Path) -> None:
@@ -84,12 +91,16 @@ def _write_model(source: Path, folder: Path) -> None:
         )
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     files = {"gguf_file": source.name, "local_files_only": True}
     loaded = AutoModelForCausalLM.from_pretrained(source.parent, dtype=torch.float32, **files)
     # The loaded model is marked as quantised and refuses to be saved; its weights are not.
-    clean = LlamaForCausalLM(_plain_config(loaded.config))
-    clean.load_state_dict(loaded.state_dict())
+    with torch.device("meta"):
+        clean = LlamaForCausalLM(_plain_config(loaded.config))
+    clean.load_state_dict(loaded.state_dict(), assign=True)
+    clean.tie_weights()
     clean.to(torch.bfloat16).save_pretrained(folder)
     AutoTokenizer.from_pretrained(source.parent, **files).save_pretrained(folder)
 

@@ -85,8 +85,9 @@ def score(
     tree = branches(paths)
     requests = [[*ids, *prefix] for ids in token_ids for prefix in tree]
     one_step = [Sampling(max_tokens=1, logprob_token_ids=following) for following in tree.values()]
-    answers = engine.generate_ids(requests, one_step * len(token_ids))
     width = len(tree)
+    rows = [row for row in range(len(token_ids)) for _ in range(width)]
+    answers = engine.generate_ids(requests, one_step * len(token_ids), rows=rows)
     return [
         _combine(dict(zip(tree, answers[at : at + width], strict=True)), paths)
         for at in range(0, len(answers), width)

@@ -23,7 +23,9 @@ def load(spec: EncoderSpec, side: Side) -> "SentenceTransformer":
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # a bar per actor is noise in a batch job's log
     found = resolve(side.model)
     local = isinstance(found, Path)
     commit = None if local else revision(side.model, side.revision)

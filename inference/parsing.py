@@ -77,7 +77,7 @@ def _parse_line(line: str, lexicon: _Lexicon) -> Parsed:
 
 
 def _named(line: str, folded: str, lexicon: _Lexicon) -> set[str]:
-    """Return the labels named in a line and not negated."""
+    """Return the labels named in a line and not negated; single letters only where no word is."""
     found = {
         lexicon.table[match.group()]
         for match in lexicon.words.finditer(folded)

@@ -7,19 +7,26 @@ from typing import Any
 
 from inference.engine import Completion, EngineSpec, RowError, Sampling
 from inference.prompt_tokens import Tokenizer
+from inference.status import Status
 
 # In one process, with one thread that is not pinned: many small actors share the cores.
 _CPU_ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+_ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
+    # Standard output belongs to results.
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
 }
 _CPU_DEFAULTS: dict[str, object] = {
     "max_num_seqs": 64,
     "enforce_eager": True,
     # The default of 128 leaves up to 127 shared tokens out of the prefix cache.
     "block_size": 32,
-    "kv_cache_memory_bytes": 256 << 20,
+    # A 135M model in float32 takes 46 KiB a token: room for 64 prompts of 180 tokens.
+    "kv_cache_memory_bytes": 512 << 20,
 }
 _GPU_DEFAULTS: dict[str, object] = {
     "max_num_seqs": 256,
@@ -72,15 +79,24 @@ def cpu_dtype(cpuinfo: str = "/proc/cpuinfo") -> str:
 
 
 def start_vllm(spec: EngineSpec) -> "Vllm":
-    """Start vLLM on the GPU if there is one, else on the CPU."""
+    """Start vLLM on the GPU if there is one, else on the CPU.
+
+    Raises:
+        FileNotFoundError: the model is a path that does not exist.
+    """
     import torch
 
+    if os.path.isabs(spec.model) and not os.path.isdir(spec.model):
+        raise FileNotFoundError("there is no such model folder; check the engine's model path")
+
     gpu = torch.cuda.is_available()
+    for name, value in {**_ENVIRONMENT, **({} if gpu else _CPU_ENVIRONMENT)}.items():
+        os.environ.setdefault(name, value)
     if not gpu:
-        for name, value in _CPU_ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
         os.environ["OMP_NUM_THREADS"] = str(spec.n_threads)
         torch.set_num_threads(spec.n_threads)
+        # One small function of the sampler is compiled otherwise: 14 s, and a C++ compiler needed.
+        torch._dynamo.config.disable = True
     return Vllm(arguments(spec, gpu=gpu), device="cuda" if gpu else "cpu")
 
 
@@ -112,12 +128,24 @@ class Vllm:
     def generate(
         self, token_ids: Sequence[Sequence[int]], sampling: Sequence[Sampling]
     ) -> list[Completion]:
-        """Return one completion per prompt, in order."""
-        outputs = self._llm.generate(
-            [{"prompt_token_ids": list(ids)} for ids in token_ids],
-            [_parameters(one) for one in sampling],
-            use_tqdm=False,
-        )
+        """Return one completion per prompt, in order.
+
+        Raises:
+            RowError: vLLM refuses a prompt; nothing was run.
+        """
+        from vllm.exceptions import VLLMClientError
+
+        try:
+            outputs = self._llm.generate(
+                [{"prompt_token_ids": list(ids)} for ids in token_ids],
+                [_parameters(one) for one in sampling],
+                use_tqdm=False,
+            )
+        except VLLMClientError as error:
+            # vLLM has no class of its own for over-long prompts.
+            too_long = "maximum" in str(error) and "length" in str(error)
+            status = Status.TOO_LONG if too_long else Status.REJECTED
+            raise RowError(str(error), status=status) from error
         return [_completion(output) for output in outputs]
 
     def close(self) -> None:

@@ -43,7 +43,9 @@ def run_stage(run: Run) -> None:
     if n_unlabelled:
         run.progress.warn(f"{n_unlabelled} candidates have no label and are no demonstrations")
     if bad:
-        run.progress.warn(f"{len(bad)} candidates are no demonstrations: {bad[0]['bad_reason']} ...")
+        run.progress.warn(
+            f"{len(bad)} candidates are no demonstrations: {bad[0]['bad_reason']} ..."
+        )
 
 
 def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
@@ -69,7 +71,9 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     labelled = candidates.filter(
         pc.or_(pc.is_valid(candidates["label"]), pc.is_valid(candidates["output"]))
     ).sort_by("id")
-    known = [any(canonical(task, label) for task in tasks) for label in labelled["label"].to_pylist()]
+    known = [
+        any(canonical(task, label) for task in tasks) for label in labelled["label"].to_pylist()
+    ]
     reasons = [
         None if ok else f"label {label!r} is not in the label set of its task"
         for ok, label in zip(known, labelled["label"].to_pylist(), strict=True)

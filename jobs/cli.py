@@ -109,9 +109,7 @@ def _rejects_option(verb: argparse.ArgumentParser) -> None:
 
 
 def _load(arguments: argparse.Namespace) -> Config:
-    return load(
-        arguments.config, settings=arguments.set, limit=arguments.limit, out=arguments.out
-    )
+    return load(arguments.config, settings=arguments.set, limit=arguments.limit, out=arguments.out)
 
 
 def _run(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -10,16 +10,15 @@ from typing import Any
 
 from jobs.config_schema import ClusterConfig, WorkersConfig
 from jobs.errors import ERRORS, ClusterError, DualdivError, InvariantError
-from jobs.ledger import Ledger, Marker, Unit
+from jobs.ledger import Marker, Unit
 from jobs.progress import Progress
+from jobs.run import Run
 
 WORKER_ENV = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
 RAY_ENV = {
     "RAY_AUTH_MODE": "disabled",
@@ -106,37 +105,49 @@ def n_workers(workers: WorkersConfig, n_units: int) -> int:
     return max(1, min(workers.actors or fits, fits, n_units))
 
 
-class UnitActor:
-    """What runs in a worker: builds its tool once, then makes one unit per call."""
+def with_gpus(workers: WorkersConfig, wanted: float) -> WorkersConfig:
+    """Give each actor GPUs where the config leaves it open and the cluster has some."""
+    import ray
 
-    def __init__(self, factory: Callable[[], Work]) -> None:
-        self._factory = factory
-        self._work: Work | None = None
+    if workers.gpus is not None:
+        return workers
+    have = ray.cluster_resources().get("GPU", 0.0)
+    return workers.model_copy(update={"gpus": float(wanted) if have else 0.0})
+
+
+class UnitActor:
+    """Holds work that is costly to set up (a model, an engine) from unit to unit."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Make the one unit in the batch; errors a user can act on travel back as data."""
-        try:
-            if self._work is None:
-                self._work = self._factory()
-            marker = self._work(json.loads(str(batch["unit"][0])))
-            return {"result": [json.dumps({"marker": marker.as_dict()})]}
-        except DualdivError as error:
-            failure = {"error": type(error).__name__, "text": str(error)}
-            return {"result": [json.dumps(failure)]}
+        """Make the one unit in the batch."""
+        return make_unit(batch, self._work)
+
+
+def make_unit(batch: dict[str, Any], work: Work) -> dict[str, list[str]]:
+    """Make the one unit in the batch; errors a user can act on travel back as data."""
+    try:
+        marker = work(json.loads(str(batch["unit"][0])))
+    except DualdivError as error:
+        return {"result": [json.dumps({"error": type(error).__name__, "text": str(error)})]}
+    return {"result": [json.dumps({"marker": marker.as_dict()})]}
 
 
 def run_units(
-    factory: Callable[[], Work], payloads: Sequence[dict[str, Any]], *, workers: WorkersConfig
+    work: Work, payloads: Sequence[dict[str, Any]], *, workers: WorkersConfig, stateful: bool
 ) -> Iterator[Marker]:
-    """Run units of work on an actor pool, through Ray Data; markers come as they finish.
+    """Run units of work through Ray Data; markers come as they finish.
 
-    A lost actor or node is replaced and its unit made again, which is safe because a unit appears
+    A lost worker or node is replaced and its unit made again, which is safe because a unit appears
     whole or not at all.
 
     Args:
-        factory: Builds, in the worker, the function that makes a unit from its payload.
+        work: Makes a unit from its payload; sent to the workers.
         payloads: One plain dict a unit.
-        workers: Resources of an actor.
+        workers: Resources of a worker.
+        stateful: Run on actors that keep `work` from unit to unit; else on tasks.
 
     Yields:
         The marker of each unit.
@@ -150,16 +161,23 @@ def run_units(
 
     most = n_workers(workers, len(payloads))
     items = [{"unit": json.dumps(payload)} for payload in payloads]
-    made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-        UnitActor,
-        batch_size=1,
-        fn_constructor_kwargs={"factory": factory},
-        compute=ray.data.ActorPoolStrategy(
+    dataset = ray.data.from_items(items, override_num_blocks=len(items))
+    common: dict[str, Any] = {
+        "batch_size": 1,
+        "num_cpus": workers.cpus,
+        "num_gpus": workers.gpus or None,
+    }
+    if stateful:
+        # Not a fixed size: a pool that wants more actors than are left after a node died hangs.
+        pool = ray.data.ActorPoolStrategy(
             min_size=1, max_size=most, initial_size=most, max_tasks_in_flight_per_actor=1
-        ),
-        num_cpus=workers.cpus,
-        num_gpus=workers.gpus or None,
-    )
+        )
+        made = dataset.map_batches(
+            UnitActor, fn_constructor_kwargs={"work": work}, compute=pool, **common
+        )
+    else:
+        tasks = ray.data.TaskPoolStrategy(size=most)
+        made = dataset.map_batches(make_unit, fn_kwargs={"work": work}, compute=tasks, **common)
     for row in made.iter_rows():
         result = json.loads(row["result"])
         if "error" in result:
@@ -167,37 +185,33 @@ def run_units(
         yield Marker(**result["marker"])
 
 
-def same(work: Work) -> Work:
-    """The factory of work that needs nothing built in the worker."""
-    return work
-
-
 def finish(
-    ledger: Ledger,
+    run: Run,
     units: Sequence[tuple[Unit, dict[str, Any]]],
-    factory: Callable[[], Work],
+    work: Work,
     *,
     stage: str,
     workers: WorkersConfig,
-    progress: Progress,
+    stateful: bool = False,
 ) -> list[Marker]:
     """Make the units that are missing and return the markers of all, in the given order.
 
     Args:
-        ledger: Of the output tree.
+        run: Its ledger says what is there, its progress takes the lines.
         units: Each unit with the payload its work needs.
-        factory: As for `run_units`.
+        work: As for `run_units`.
         stage: Name on the progress line.
-        workers: Resources of an actor.
-        progress: Where the lines go.
+        workers: Resources of a worker.
+        stateful: As for `run_units`.
 
     Returns:
         One marker a unit.
     """
+    ledger, progress = run.ledger, run.progress
     found = {unit: ledger.find(unit) for unit, _ in units}
     pending = {unit: payload for unit, payload in units if found[unit] is None}
     started, rows, done = time.monotonic(), 0, len(found) - len(pending)
-    for marker in run_units(factory, list(pending.values()), workers=workers):
+    for marker in run_units(work, list(pending.values()), workers=workers, stateful=stateful):
         rows, done = rows + marker.rows, done + 1
         seconds = max(1e-9, time.monotonic() - started)
         eta_s = seconds / (done - len(found) + len(pending)) * (len(found) - done)

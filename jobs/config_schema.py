@@ -39,6 +39,7 @@ class TableConfig(Section):
     format: Literal["auto", "parquet", "jsonl", "csv", "tsv", "json"] = "auto"
     encoding: str = "utf-8"
     delimiter: str | None = None
+    quote: str | None = '"'
     header: bool | list[str] = True
     records_key: str | None = None
     columns: Columns = Columns()

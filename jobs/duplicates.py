@@ -44,12 +44,11 @@ class _Found:
     last: dict[str, int] = field(default_factory=dict)
 
     def numbered(self, stem: str) -> str:
-        """Give the first free one of `<stem>-2`, `<stem>-3`, ..., and take it."""
+        """Give the first free one of `<stem>-2`, `<stem>-3`, ...; no other stem can give it."""
         number = self.last.get(stem, 1) + 1
         while f"{stem}-{number}" in self.taken:
             number += 1
         self.last[stem] = number
-        self.taken.add(f"{stem}-{number}")
         return f"{stem}-{number}"
 
 

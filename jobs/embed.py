@@ -1,6 +1,5 @@
 """Embed: rows to unit vectors, one part at a time, in batches that depend on the rows alone."""
 
-import functools
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 from inference.encoder import Encoder, EncoderSpec, encoder_id
 from inference.presets import PRESETS
 from inference.status import Status
-from jobs.cluster import finish
+from jobs.cluster import finish, with_gpus
 from jobs.config_schema import EncoderConfig
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
@@ -109,9 +108,7 @@ class EmbedWork:
         return marker
 
 
-def embed_rows(
-    encoder: Encoder, rows: pa.Table, *, storage: str, schema: pa.Schema
-) -> pa.Table:
+def embed_rows(encoder: Encoder, rows: pa.Table, *, storage: str, schema: pa.Schema) -> pa.Table:
     """Embed the rows that can be; the others keep their status and get a zero vector."""
     before = rows.column("status").to_pylist()
     texts = [
@@ -149,12 +146,12 @@ def _embed(run: Run, name: str, spec: EncoderSpec) -> None:
         for table in ROLES
     }
     markers = finish(
-        run.ledger,
+        run,
         [unit for table in ROLES for unit in units[table]],
-        functools.partial(EmbedWork, run.out, spec),
+        EmbedWork(run.out, spec),
         stage="embed",
-        workers=run.config.file.cluster.embed,
-        progress=run.progress,
+        workers=with_gpus(run.config.file.cluster.embed, 1),
+        stateful=True,
     )
     entry = run.manifest.setdefault("embeddings", {}).setdefault(name, {})
     entry["encoder_id"] = run.encoder_ids[name]

@@ -16,8 +16,10 @@ from jobs.metric_tables import (
     to_arrow,
 )
 from jobs.metrics import Yardstick, compare, summarise
+from jobs.rank import shows_nothing
 from jobs.run import Run
-from jobs.tasks import plain, task_of
+from jobs.select import NO_STAGE1
+from jobs.tasks import plain_task, task_of
 
 VERSION = 1
 TABLES = {
@@ -48,7 +50,7 @@ def _mark(run: Run) -> str:
     outputs = {
         name: [marker.checksum for marker in markers] for name, markers in run.outputs.items()
     }
-    tasks = {a.task: plain(run.config.file.tasks[a.task], task_of(run, a.task)) for a in run.arms}
+    tasks = {a.task: plain_task(task_of(run, a.task)) for a in run.arms}
     labels = run.tables["corpus"].counts("labels")
     settings = [run.config.file.seed, run.config.file.report.bootstrap]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
@@ -102,8 +104,8 @@ def arm_fields(arm: Arm) -> dict[str, Any]:
         "arm": arm.name,
         "stage1": arm.stage1.method,
         "stage2": arm.stage2.method,
-        "k1": arm.stage1.k1,
-        "k": arm.stage2.k,
+        "k1": arm.stage1.k1 if arm.stage1.method != NO_STAGE1 else None,
+        "k": 0 if shows_nothing(arm.stage2) else arm.stage2.k,
         "order": arm.prompt.order,
         "layout": arm.prompt.layout,
         "decoder": arm.generate.decoder,

@@ -1,6 +1,5 @@
 """Ingest: input files to tables of rows in hash partitions, new rows as a new segment."""
 
-import functools
 import hashlib
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.cluster import finish, same
+from jobs.cluster import finish
 from jobs.config_schema import TableConfig, WorkersConfig
 from jobs.duplicates import overlap, resolve_duplicates
 from jobs.errors import DataError
@@ -197,12 +196,11 @@ def _finish_all(
 ) -> list[list[Marker]]:
     """Make the units of both tables in one go, and give them back table by table."""
     markers = finish(
-        run.ledger,
+        run,
         [unit for group in groups for unit in group],
-        functools.partial(same, work),
+        work,
         stage=stage,
         workers=WorkersConfig(),
-        progress=run.progress,
     )
     ends = np.cumsum([len(group) for group in groups]).tolist()
     return [markers[end - len(group) : end] for end, group in zip(ends, groups, strict=True)]
@@ -290,9 +288,7 @@ def _collect(markers: list[Marker], *, segment: int) -> list[Part]:
     return parts
 
 
-def _rejected(
-    ledger: Ledger, spills: list[Marker], units: Units
-) -> list[Marker]:
+def _rejected(ledger: Ledger, spills: list[Marker], units: Units) -> list[Marker]:
     wanted = [Unit(**spill.stats["rejects"]) for spill in spills]
     wanted += [Unit(**payload["rejects"]) for _, payload in units]
     found = [ledger.find(unit) for unit in wanted]

@@ -108,7 +108,7 @@ def compare(
         yardstick: Labels, majority source and bootstrap settings of the task.
 
     Returns:
-        Rows of `COMPARISON_SCHEMA`: arm minus against, over the scored rows both answered. A
+        Rows of `COMPARISON_SCHEMA`: arm minus against, over the rows scored for both. A
         pair with no such row is left out.
     """
     answers = {name: _by_id(table, yardstick.labels) for name, table in outputs.items()}

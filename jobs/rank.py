@@ -1,13 +1,12 @@
 """Rank (Stage 2): which demonstrations each query is shown, most relevant first."""
 
-import functools
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from jobs.annotate import usable_candidates
-from jobs.cluster import finish, same
+from jobs.cluster import finish
 from jobs.config_schema import Arm, Stage2Config
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
@@ -18,15 +17,6 @@ from jobs.tasks import task_of
 
 VERSION = 1
 ZERO_SHOT = "zero-shot"
-
-
-@dataclass(frozen=True)
-class Need:
-    """What one arm's ranking depends on."""
-
-    arm: Arm
-    eligible: tuple[str, ...]
-    mark: str
 
 
 @dataclass(frozen=True)
@@ -167,10 +157,18 @@ def _pool(run: Run, need: Need) -> Marker:
 
 def _ground_unit(run: Run, arm: Arm) -> tuple[Unit, dict[str, Any]]:
     markers, size = run.vectors[arm.encoder, "corpus"], arm.stage2.ground
+    n_total = sum_counts(markers, "status").get("ok", 0)
     mark = fingerprint("ground", VERSION, size, [marker.fingerprint for marker in markers])
     unit = Unit(f"demonstrations/ground-{mark}", "ground", mark)
-    vectors = [marker.as_dict() for marker in markers]
-    return unit, {"unit": asdict(unit), "vectors": vectors, "size": size}
+    payload = {
+        "unit": asdict(unit),
+        "partitions": [
+            [marker.as_dict() for marker in partition]
+            for partition in run.vectors_by_partition(arm.encoder)
+        ],
+        "size": n_total if size == "all" else size,
+    }
+    return unit, payload
 
 
 def _finish_scores(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any]]) -> None:
@@ -213,10 +211,9 @@ def _finish(
     work: RankWork | GroundWork | ScoreWork,
 ) -> list[Marker]:
     return finish(
-        run.ledger,
+        run,
         units,
-        functools.partial(same, work),
+        work,
         stage="rank",
         workers=run.config.file.cluster.rank,
-        progress=run.progress,
     )

@@ -10,9 +10,8 @@ import pyarrow as pa
 from inference.status import Status
 from jobs.config_schema import Stage2Config
 from jobs.ledger import Ledger, Marker, Unit
-from jobs.select_local import random_keys
-from jobs.vectors import Matrix, to_lists, to_matrix, usable, vector_schema
-from selection.stage2 import FOR_ALL, PER_QUERY, QuerySummary, RankOptions, Ranking, top_k_for_all
+from jobs.vectors import Matrix, sample, to_lists, to_matrix, usable
+from selection.stage2 import FOR_ALL, PER_QUERY, QuerySummary, Ranking, RankOptions, top_k_for_all
 
 # Method -> what it can be conditioned on.
 METHODS: dict[str, list[str]] = {
@@ -26,6 +25,7 @@ DEMONSTRATION_SCHEMA = pa.schema(
         ("id", pa.string()),
         ("demonstration_ids", pa.list_(pa.string())),
         ("scores", pa.list_(pa.float64())),
+        ("similarities", pa.list_(pa.float64())),
         ("status", pa.string()),
     ]
 )
@@ -55,23 +55,19 @@ class GroundWork:
     out: str
 
     def __call__(self, payload: dict[str, Any]) -> Marker:
-        """Keep the `size` rows with the smallest random keys ("all": every row)."""
+        """Commit a sample of corpus vectors.
+
+        Args:
+            payload: `unit`, `partitions` (markers by partition), `size`.
+
+        Returns:
+            Marker of the sample.
+        """
         ledger, unit = Ledger(self.out), Unit(**payload["unit"])
-        size = payload["size"]
-        ids: list[str] = []
-        vectors: Matrix | None = None
-        for plain in payload["vectors"]:
-            more, block = usable(ledger, [Marker(**plain)])
-            ids += more
-            vectors = block if vectors is None else np.concatenate([vectors, block])
-            if size != "all" and len(ids) > size:
-                kept = np.sort(np.argsort(random_keys(ids, GROUND_SEED), kind="stable")[:size])
-                ids, vectors = [ids[i] for i in kept], vectors[kept]
-        assert vectors is not None
-        schema = vector_schema(vectors.shape[1], "float32").remove(2).remove(2).remove(2)
-        order = sorted(range(len(ids)), key=ids.__getitem__)
-        lists = to_lists(vectors[np.array(order, np.int64)], "float32")
-        return ledger.commit(unit, pa.table([[ids[i] for i in order], lists], schema=schema))
+        partitions = [[Marker(**plain) for plain in markers] for markers in payload["partitions"]]
+        ids, vectors = sample(ledger, partitions, size=payload["size"], seed=GROUND_SEED)
+        lists = to_lists(vectors, "float32")
+        return ledger.commit(unit, pa.table({"id": pa.array(ids, pa.string()), "vector": lists}))
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,12 @@ class RankWork:
         queries = to_matrix(table.column("vector"))[ok]
         hashes = np.array(rows.column("text_hash").to_pylist(), object)[ok]
         ranking = _rank(ledger, payload, queries, hashes, pool)
-        return ledger.commit(unit, demonstration_table(rows, status, ok, ranking, pool.ids))
+        # One set for all queries keeps one order, so that its prompts share their prefix.
+        near = ranking.scores
+        if payload["scores"] is None:
+            near = similarities_of(queries, pool.vectors, ranking)
+        table = demonstration_table(rows, status, ok, ranking, near, pool.ids)
+        return ledger.commit(unit, table)
 
 
 def _rank(
@@ -212,22 +213,29 @@ def demonstration_table(
     status: list[str],
     ok: npt.NDArray[np.int64],
     ranking: Ranking,
+    similarities: npt.NDArray[np.float64],
     ids: list[str],
 ) -> pa.Table:
     """One row a query: its demonstrations, most relevant first; none where status is not ok."""
     chosen: list[list[str]] = [[] for _ in status]
     scores: list[list[float]] = [[] for _ in status]
-    for place, indices, values, n in zip(
-        ok, ranking.indices, ranking.scores, ranking.n_valid, strict=True
-    ):
-        chosen[place] = [ids[i] for i in indices[:n]]
-        scores[place] = [float(value) for value in values[:n]]
-    columns = [rows.column("id"), chosen, scores, status]
+    near: list[list[float]] = [[] for _ in status]
+    for at, place in enumerate(ok):
+        n = ranking.n_valid[at]
+        chosen[place] = [ids[i] for i in ranking.indices[at, :n]]
+        scores[place] = ranking.scores[at, :n].tolist()
+        near[place] = similarities[at, :n].tolist()
+    columns = [rows.column("id"), chosen, scores, near, status]
     return pa.table(columns, schema=DEMONSTRATION_SCHEMA)
+
+
+def similarities_of(queries: Matrix, pool: Matrix, ranking: Ranking) -> npt.NDArray[np.float64]:
+    """Cosine of each query to each of its demonstrations, (q, k) float64."""
+    near = pool[np.maximum(ranking.indices, 0)]
+    return np.einsum("qd,qkd->qk", queries, near, dtype=np.float64)
 
 
 def _empty(rows: pa.Table) -> pa.Table:
     nothing: list[list[Any]] = [[] for _ in range(rows.num_rows)]
-    return pa.table(
-        [rows.column("id"), nothing, nothing, rows.column("status")], schema=DEMONSTRATION_SCHEMA
-    )
+    columns = [rows.column("id"), nothing, nothing, nothing, rows.column("status")]
+    return pa.table(columns, schema=DEMONSTRATION_SCHEMA)

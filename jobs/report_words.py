@@ -95,8 +95,8 @@ def _majority(row: Row, best: Row) -> str:
 
 def _opponent(row: Row) -> str:
     return (
-        f"Against random selection ({row['against']}), on the {row['n']:,} queries that both "
-        f"answered, the difference is {_differences(row)}"
+        f"Against random selection ({row['against']}), on the {row['n']:,} queries scored for "
+        f"both, the difference is {_differences(row)}"
     )
 
 

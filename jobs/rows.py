@@ -24,20 +24,9 @@ from jobs.cells import (
     tag_list,
 )
 from jobs.columns import ColumnMap
-from jobs.duplicates import resolve_duplicates
-from jobs.hashes import content_hash, partition_of, text_hash
-from jobs.row_tables import REJECTED_SCHEMA, ROW_SCHEMA, rejected_table, row_schema
-
-__all__ = [
-    "REJECTED_SCHEMA",
-    "ROW_SCHEMA",
-    "Rows",
-    "label_counts",
-    "partition_of",
-    "resolve_duplicates",
-    "row_schema",
-    "to_rows",
-]
+from jobs.errors import InvariantError
+from jobs.hashes import content_hash, text_hash
+from jobs.row_tables import rejected_table, row_schema
 
 MAX_TEXT_BYTES = 16 << 20
 
@@ -112,7 +101,13 @@ def to_rows(
     Returns:
         The rows, the rejected, and counts. A record is in `rows` exactly once, or, where it
         cannot be a row at all, in `rejected` with status `rejected`.
+
+    Raises:
+        InvariantError: The file's columns are fixed and the mapping was not `resolve`d to them.
     """
+    lacking = set(columns.sources()) - set(batch.columns)
+    if batch.fixed_columns and lacking:
+        raise InvariantError(f"{source_file}: columns {sorted(lacking)} were not resolved")
     draft = _Draft(batch)
     mapped = columns.mapped()
     for field, source in mapped.items():

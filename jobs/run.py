@@ -93,6 +93,14 @@ class Run:
         """The arms of the config."""
         return self.config.arms
 
+    def vectors_by_partition(self, encoder: str) -> list[list[Marker]]:
+        """Embedding parts of the corpus, partition by partition."""
+        corpus = self.tables["corpus"]
+        found: list[list[Marker]] = [[] for _ in range(corpus.n_partitions)]
+        for part, marker in zip(corpus.parts, self.vectors[encoder, "corpus"], strict=True):
+            found[part.partition].append(marker)
+        return found
+
     @property
     def out(self) -> str:
         """Absolute path of the output tree."""

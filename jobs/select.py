@@ -16,9 +16,9 @@ from jobs.embed import encoder_spec
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
 from jobs.run import Run
-from jobs.select_local import LocalWork, objective_of, random_keys
+from jobs.select_local import LocalWork, objective_of
 from jobs.select_workers import ActorCoverage, Workers
-from jobs.vectors import Matrix, to_matrix
+from jobs.vectors import Matrix, random_keys, to_matrix
 from selection.lazy_greedy import evaluate
 from selection.merge import Merged, merge
 from selection.stage1 import STAGE1, judged_objective
@@ -99,10 +99,10 @@ def _relevant(config: Stage1Config) -> dict[str, Any]:
 
 
 def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
-    corpus, markers = run.tables["corpus"], run.vectors[encoder, "corpus"]
-    partitions: dict[int, list[dict[str, Any]]] = {p: [] for p in range(corpus.n_partitions)}
-    for part, marker in zip(corpus.parts, markers, strict=True):
-        partitions[part.partition].append(marker.as_dict())
+    partitions = {
+        number: [marker.as_dict() for marker in markers]
+        for number, markers in enumerate(run.vectors_by_partition(encoder))
+    }
     resources = run.config.file.cluster.select
     workers = Workers(
         run.out, partitions, resources=resources, n_actors=n_workers(resources, len(partitions))
@@ -180,9 +180,7 @@ def _places(table: pa.Table, role: str, place: dict[str, int]) -> npt.NDArray[np
     return np.array([place[row_id] for row_id in picked.column("id").to_pylist()], np.int64)
 
 
-def _merge(
-    run: Run, workers: Workers, choice: Choice, local: list[Marker], started: float
-) -> None:
+def _merge(run: Run, workers: Workers, choice: Choice, local: list[Marker], started: float) -> None:
     config, n_total = choice.config, _n_eligible(run, choice.encoder)
     union = _union(run, local, k1=config.k1, seed=choice.seed)
     oracle = ActorCoverage(workers, union.vectors)

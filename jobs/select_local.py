@@ -1,7 +1,5 @@
 """Stage 1 inside one partition: the Ray-free function, and the table it writes."""
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +10,7 @@ import pyarrow.compute as pc
 
 from jobs.config_schema import Stage1Config
 from jobs.ledger import Ledger, Marker, Unit
-from jobs.vectors import Matrix, to_lists
+from jobs.vectors import Matrix, random_keys, to_lists
 from selection.objective import Objective
 from selection.stage1 import select_local
 
@@ -23,13 +21,6 @@ PICK_FIELDS = [("local_rank", pa.int64()), ("role", pa.string()), ("partition", 
 def objective_of(config: Stage1Config) -> Objective:
     """The config's objective in the words of `selection`."""
     return Objective(lam=config.lam, scale=config.lambda_scale, ridge=config.ridge)
-
-
-def random_keys(ids: Sequence[str], seed: int) -> npt.NDArray[np.uint64]:
-    """A random number for each id that depends on id and seed alone, (n,) uint64."""
-    salt = str(seed).encode()
-    digests = [hashlib.blake2b(i.encode(), digest_size=8, key=salt).digest() for i in ids]
-    return np.frombuffer(b"".join(digests), np.uint64)
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ def _plain(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _table(  # noqa: PLR0913
+def _table(
     ledger: Ledger,
     payload: dict[str, Any],
     ids: list[str],

@@ -71,7 +71,7 @@ class SelectWorker:
     def add_many(self, indices: Sequence[int]) -> dict[int, Floats]:
         """Take these candidates as the next picks, in order; their gains on each partition."""
         block = self._block(np.asarray(indices, np.int64))
-        return {p: shard.add_many(block) for p, shard in self._shards.items()}
+        return {p: np.array([shard.add(row) for row in block]) for p, shard in self._shards.items()}
 
     def n_covered(self, k: int) -> dict[int, Ints]:
         """Points of each partition that each of the first k picks covers best."""

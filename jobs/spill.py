@@ -136,6 +136,7 @@ def read_options(table: TableConfig) -> ReadOptions:
         format=table.format,
         encoding=table.encoding,
         delimiter=table.delimiter,
+        quote=table.quote,
         header=header,
         records_key=table.records_key,
     )

@@ -7,7 +7,16 @@ from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.storage import Store
 
-STAGE_ENTRIES = ("tables", "embeddings", "selections", "pool", "demonstrations", "prompts", "outputs", "metrics")
+STAGE_ENTRIES = (
+    "tables",
+    "embeddings",
+    "selections",
+    "pool",
+    "demonstrations",
+    "prompts",
+    "outputs",
+    "metrics",
+)
 
 
 def status(out: str, *, quiet: bool) -> dict[str, Any]:

@@ -22,40 +22,39 @@ def build(name: str, config: TaskConfig, corpus_labels: Mapping[str, int]) -> Ta
     """A task from its config; `labels: null` means every label of the corpus.
 
     Raises:
-        ConfigError: No label at all, or one that stands twice, or an alias of none.
+        ConfigError: Labels, aliases or verbalizers that contradict each other.
     """
     labels = config.labels if config.labels is not None else sorted(corpus_labels)
-    key = f"tasks.{name}"
     if len(labels) < 2:
         raise ConfigError(
-            f"{key}.labels: found {labels}; a classification needs at least two. Name them, or map "
-            "corpus.columns.label so that they are found in the corpus."
+            f"tasks.{name}.labels: found {labels}; a classification needs at least two. Name them, "
+            "or map corpus.columns.label so that they are found in the corpus."
         )
-    if len(set(labels)) < len(labels):
-        raise ConfigError(f"{key}.labels: a label stands there twice: {labels}.")
-    for where, mapping in (("aliases", config.aliases.values()), ("verbalizers", config.verbalizers)):
-        stray = sorted(set(mapping) - set(labels))
-        if stray:
-            raise ConfigError(f"{key}.{where}: {stray[0]!r} is not among its labels {labels}.")
+    plain = config.model_dump(exclude={"labels"})
     try:
-        return Task(
-            name=name,
-            kind=config.kind,
-            instruction=config.instruction,
-            labels=tuple(labels),
-            aliases=config.aliases,
-            verbalizers=config.verbalizers,
-            input_prefix=config.input_prefix,
-            output_prefix=config.output_prefix,
-            separator=config.separator,
-        )
+        return Task(name=name, labels=tuple(labels), **plain)
     except ValueError as error:
-        raise ConfigError(f"{key}: {error}") from None
+        raise ConfigError(f"tasks.{name}: {error}.") from None
 
 
-def plain(config: TaskConfig, task: Task) -> dict[str, Any]:
-    """What prompts and scores of a task depend on, as plain data for fingerprints."""
-    return config.model_dump(mode="json") | {"labels": list(task.labels)}
+def plain_task(task: Task) -> dict[str, Any]:
+    """All that prompts and scores of a task depend on, as plain data."""
+    return {
+        "name": task.name,
+        "kind": task.kind,
+        "instruction": task.instruction,
+        "labels": list(task.labels),
+        "aliases": dict(task.aliases),
+        "verbalizers": dict(task.verbalizers),
+        "input_prefix": task.input_prefix,
+        "output_prefix": task.output_prefix,
+        "separator": task.separator,
+    }
+
+
+def task_from(plain: Mapping[str, Any]) -> Task:
+    """The task that `plain_task` wrote down."""
+    return Task(**{**plain, "labels": tuple(plain["labels"])})
 
 
 def stray_labels(task: Task, counts: Mapping[str, int]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """The embedding table: its schema, and the way from Arrow to matrices and back."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,15 +46,12 @@ def to_matrix(column: pa.ChunkedArray) -> Matrix:
     return out
 
 
-def usable(
-    ledger: Ledger, markers: Sequence[Marker], *, statuses: bool = True
-) -> tuple[list[str], Matrix]:
+def usable(ledger: Ledger, markers: Sequence[Marker]) -> tuple[list[str], Matrix]:
     """Ids and vectors of the rows that may be chosen, in the order of their ids.
 
     Args:
         ledger: Of the output tree.
         markers: Embedding parts.
-        statuses: Leave out rows whose status is not ok.
 
     Returns:
         n ids, (n, d) float32; d is 0 when there is no part.
@@ -62,10 +60,47 @@ def usable(
     blocks: list[Matrix] = []
     for marker in markers:
         table = ledger.read(marker, ["id", "vector", "status"])
-        if statuses:
-            table = table.filter(pc.equal(table.column("status"), "ok"))
+        table = table.filter(pc.equal(table.column("status"), "ok"))
         ids.extend(table.column("id").to_pylist())
         blocks.append(to_matrix(table.column("vector")))
     matrix = np.concatenate(blocks) if blocks else np.zeros((0, 0), np.float32)
     order = sorted(range(len(ids)), key=ids.__getitem__)
     return [ids[i] for i in order], matrix[np.array(order, np.int64)]
+
+
+def random_keys(ids: Sequence[str], seed: int) -> npt.NDArray[np.uint64]:
+    """A random number for each id that depends on id and seed alone, (n,) uint64."""
+    salt = str(seed).encode()
+    digests = [hashlib.blake2b(i.encode(), digest_size=8, key=salt).digest() for i in ids]
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
+def sample(
+    ledger: Ledger, partitions: Sequence[Sequence[Marker]], *, size: int, seed: int
+) -> tuple[list[str], Matrix]:
+    """A uniform sample of the rows that may be chosen, in the order of their ids.
+
+    Partitions are drawn by hash, so whole partitions are a random sample already: only as many
+    are read as hold `size` rows, and of these the rows with the smallest random keys stay.
+
+    Args:
+        ledger: Of the output tree.
+        partitions: Embedding parts by partition.
+        size: Rows wanted.
+        seed: Of the keys.
+
+    Returns:
+        At most `size` ids and their (n, d) float32 vectors.
+    """
+    ids: list[str] = []
+    blocks: list[Matrix] = []
+    for markers in partitions:
+        more, block = usable(ledger, markers)
+        ids += more
+        blocks.append(block)
+        if len(ids) >= size:
+            break
+    vectors = np.concatenate(blocks) if blocks else np.zeros((0, 0), np.float32)
+    chosen = np.argsort(random_keys(ids, seed), kind="stable")[:size]
+    order = sorted(chosen.tolist(), key=ids.__getitem__)
+    return [ids[i] for i in order], vectors[np.array(order, np.int64)]

@@ -108,7 +108,7 @@ class CoverageShard:
             ValueError: As `gains`.
         """
         block = require_vectors("CoverageShard.add.candidate", candidate[None, :], dim=self.dim)
-        # The same shape as in `gains`, so that a copy of a pick gains exactly 0 afterwards.
+        # Shaped as in `gains`, so that a copy of a pick gains 0 afterwards, not rounding.
         block = padded(block)
         gain = 0.0
         for start in range(0, self.n_points, GROUND_TILE):
@@ -119,6 +119,8 @@ class CoverageShard:
             gain += float((cosine[better] - cover[better]).sum(dtype=np.float64))
             cover[better] = cosine[better]
             self._owner[tile][better] = self._n_picks
+        if self._n_picks == 0:
+            self._owner[:] = 0  # a point opposite to the first pick gains nothing, and is its too
         self._n_picks += 1
         return gain
 

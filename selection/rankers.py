@@ -205,7 +205,7 @@ def _pair_log_det(queries: Float32, pool: Float32, ridge: float) -> Float64:
 def _mmr_chunk(near: Ranking, pool: Float64, tie_rank: Int64, options: RankOptions) -> Ranking:
     q, recall = near.indices.shape
     vectors = pool[near.indices]
-    relevance = np.where(near.indices >= 0, near.scores, -np.inf)
+    relevance = np.where(near.indices >= 0, near.scores, 0.0)
     open_ = near.indices >= 0
     rank = tie_rank[near.indices]
     redundancy = np.full((q, recall), -np.inf)

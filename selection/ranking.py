@@ -147,22 +147,18 @@ def top_k(
         min(k, allowed) distinct entries per row; O(q (n + k^2)) time without many ties.
     """
     q, n = scores.shape
-    mask = np.ones((q, n), dtype=np.bool_) if allowed is None else allowed
     ranking = Ranking(
         np.full((q, k), -1, dtype=np.int64),
         np.full((q, k), np.nan, dtype=np.float64),
-        np.zeros(q, dtype=np.int64),
+        np.full(q, min(k, n), dtype=np.int64),
     )
+    if allowed is not None:
+        np.minimum(allowed.sum(axis=1), k, out=ranking.n_valid)
     if q and n:
-        _rank_rows(
-            np.ascontiguousarray(scores),
-            np.ascontiguousarray(mask),
-            np.asarray(tie_rank, dtype=np.int64),
-            floor,
-            ranking.indices,
-            ranking.scores,
-            ranking.n_valid,
-        )
+        within = _within_reach(scores, allowed, k, floor)
+        ranks = np.ascontiguousarray(tie_rank, dtype=np.int64)
+        scores = np.ascontiguousarray(scores)
+        _rank_rows(scores, within, ranks, floor, ranking.indices, ranking.scores, ranking.n_valid)
     return ranking
 
 
@@ -179,7 +175,9 @@ def full_order(scores: Float64, tie_rank: Int64, *, floor: float = TIE_TOLERANCE
     """
     falling = np.argsort(-scores, kind="stable")
     taken = np.zeros(len(scores), dtype=np.bool_)
-    order, heap, entered, head = [], list[tuple[int, int]](), 0, 0
+    order: list[int] = []
+    heap: list[tuple[int, int]] = []
+    entered, head = 0, 0
     while len(order) < len(scores):
         while taken[falling[head]]:
             head += 1
@@ -196,44 +194,47 @@ def full_order(scores: Float64, tie_rank: Int64, *, floor: float = TIE_TOLERANCE
     return np.array(order, dtype=np.int64)
 
 
+def _within_reach(scores: Float64, allowed: Bool | None, k: int, floor: float) -> Bool:
+    """Entries that can be among the k: at least the k-th largest, or tied with it; (q, n)."""
+    masked = scores if allowed is None else np.where(allowed, scores, -np.inf)
+    n = scores.shape[1]
+    if n > k:
+        least = np.partition(masked, n - k, axis=1)[:, n - k]
+        within = scores >= (least - TIE_TOLERANCE * np.abs(least) - floor)[:, None]
+    else:
+        within = np.ones(scores.shape, dtype=np.bool_)
+    return within if allowed is None else within & allowed
+
+
 @numba.njit(nogil=True)  # type: ignore[misc]
 def _rank_rows(
     scores: Float64,
-    allowed: Bool,
+    within: Bool,
     tie_rank: Int64,
     floor: float,
     indices: Int64,
     values: Float64,
     n_valid: Int64,
 ) -> None:
+    left = np.empty(scores.shape[1], dtype=np.int64)
     for row in range(scores.shape[0]):
-        left = np.flatnonzero(allowed[row])
-        wanted = min(indices.shape[1], len(left))
-        if wanted == 0:
-            continue
-        if len(left) > wanted:
-            # Whatever is picked, and whatever ties with it, is at least this large.
-            kept = scores[row][left]
-            least = np.partition(kept, len(kept) - wanted)[len(kept) - wanted]
-            left = left[kept >= least - TIE_TOLERANCE * abs(least) - floor]
-        _pick_row(scores[row], left, tie_rank, floor, indices[row, :wanted], values[row, :wanted])
-        n_valid[row] = wanted
-
-
-@numba.njit(nogil=True)  # type: ignore[misc]
-def _pick_row(
-    scores: Float64, left: Int64, tie_rank: Int64, floor: float, indices: Int64, values: Float64
-) -> None:
-    n_left = len(left)
-    for position in range(len(indices)):
-        best = scores[left[:n_left]].max()
-        least = best - TIE_TOLERANCE * abs(best) - floor
-        pick = -1
-        for i in range(n_left):
-            tied = scores[left[i]] >= least
-            if tied and (pick < 0 or tie_rank[left[i]] < tie_rank[left[pick]]):
-                pick = i
-        indices[position] = left[pick]
-        values[position] = scores[left[pick]]
-        n_left -= 1
-        left[pick] = left[n_left]
+        n_left = 0
+        for column in range(scores.shape[1]):
+            if within[row, column]:
+                left[n_left] = column
+                n_left += 1
+        for position in range(n_valid[row]):
+            best = -np.inf
+            for i in range(n_left):
+                best = max(best, scores[row, left[i]])
+            least = best - TIE_TOLERANCE * abs(best) - floor
+            pick = -1
+            for i in range(n_left):
+                if scores[row, left[i]] >= least and (
+                    pick < 0 or tie_rank[left[i]] < tie_rank[left[pick]]
+                ):
+                    pick = i
+            indices[row, position] = left[pick]
+            values[row, position] = scores[row, left[pick]]
+            n_left -= 1
+            left[pick] = left[n_left]

@@ -134,8 +134,11 @@ def _package() -> ModuleType:
 
 
 def read_codes(package: ModuleType) -> list[Code]:
-    """Give every billable code, in the order of the classification."""
-    codes = []
+    """Give every billable code once, in the order of the classification.
+
+    A block of a single category (B20, F99, ...) has its name, so the package lists it twice.
+    """
+    codes: dict[str, Code] = {}
     for chapter in (code for code in package.get_all_codes() if package.is_chapter(code)):
         title = package.get_description(chapter)
         label = CHAPTERS.get(chapter, title)
@@ -143,8 +146,8 @@ def read_codes(package: ModuleType) -> list[Code]:
             if package.is_leaf(code):
                 group = code[:3]
                 text, category = package.get_description(code), package.get_description(group)
-                codes.append(Code(code, text, label, group, title, category))
-    return codes
+                codes[code] = Code(code, text, label, group, title, category)
+    return list(codes.values())
 
 
 def sample(codes: list[Code], *, seed: int, per_class: int) -> list[Code]:

@@ -15,9 +15,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-WORDS = (
-    "the of a and in acute chronic cough fever pain left right knee arm drug gene protein".split()
-)
+WORDS = ["the", "of", "a", "and", "in", "acute", "chronic", "cough", "fever", "pain"]
+WORDS += ["left", "right", "knee", "arm", "drug", "gene", "protein"]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 END = "<|endoftext|>"
 

@@ -18,7 +18,7 @@ import pytest
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--disable-dev-shm-usage", "--remote-debugging-pipe"),
+    *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
 ]
 # Chromium reads commands from descriptor 3 and answers on 4.
 LAUNCH = """

@@ -5,7 +5,9 @@ import io
 import json
 import re
 
+import fsspec
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -223,6 +225,19 @@ def test_the_pieces_in_which_bytes_arrive_do_not_matter(step):
         assert records(read(Stream(raw, step), name, options=ReadOptions())) == RECORDS
     packed = Stream(gzip.compress(LINES), step)
     assert records(read(packed, "a", options=ReadOptions())) == RECORDS
+
+
+@pytest.mark.parametrize("file_system", [pafs.LocalFileSystem(), fsspec.filesystem("file")])
+def test_files_of_arrow_and_fsspec_file_systems_are_read(file_system, tmp_path):
+    table = pa.Table.from_pylist(RECORDS)
+    for name, raw in {"a.jsonl": gzip.compress(LINES), "a.parquet": parquet(table)}.items():
+        path = tmp_path / name
+        path.write_bytes(raw)
+        arrow = isinstance(file_system, pafs.LocalFileSystem)
+        opened = file_system.open_input_file if arrow else file_system.open
+        with opened(str(path)) as file:
+            found = list(read(file, name, options=ReadOptions()))
+        assert [text for one in found for text in one.column("text")] == table["text"].to_pylist()
 
 
 # Gzip.

@@ -1,0 +1,55 @@
+"""What can be refused before any work: the config against code, files and models."""
+
+from jobs import assemble, rank, select
+from jobs.config import Config
+from jobs.config_schema import ConfigFile
+from jobs.embed import encoder_spec, identify
+from jobs.engines import check_chat, engine_spec
+from jobs.errors import ConfigError
+from jobs.sources import find
+from jobs.tasks import build
+
+USES_LLM = ("assemble", "generate", "evaluate", "report")
+
+
+def check_config(config: Config, *, until: str) -> None:
+    """Refuse what cannot end well.
+
+    Args:
+        config: The resolved config.
+        until: Last stage that will run; models of later stages are not looked for.
+
+    Raises:
+        ConfigError: Names key, value and what is allowed.
+    """
+    file = config.file
+    for arm in config.arms:
+        select.check(arm)
+        rank.check(arm)
+        assemble.check(arm)
+    for name, table in (("corpus", file.corpus), ("queries", file.queries)):
+        find(table.path, key=f"{name}.path")
+    _check_tasks(file)
+    if until != "ingest":
+        for name in sorted({arm.encoder for arm in config.arms}):
+            identify(name, encoder_spec(file.encoders[name], key=f"encoders.{name}"))
+    if until in USES_LLM:
+        _check_engines(config)
+
+
+def _check_tasks(file: ConfigFile) -> None:
+    for name, task in file.tasks.items():
+        if task.labels is not None:
+            build(name, task, {})
+        elif file.corpus.columns.label is None:
+            raise ConfigError(
+                f"tasks.{name}.labels: not given, and corpus.columns.label maps no column to take "
+                "them from. Give one of the two."
+            )
+
+
+def _check_engines(config: Config) -> None:
+    for arm in config.arms:
+        spec = engine_spec(config.file.engines[arm.engine], key=f"engines.{arm.engine}")
+        if arm.prompt.format == "chat":
+            check_chat(spec, engine=arm.engine, arm=arm.name)

@@ -1,0 +1,232 @@
+"""Generate: prompts to answers, on vLLM actors; no row is lost, none ends the run."""
+
+import functools
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from inference.decoding import DECODERS, Decoded
+from inference.engine import EngineError, EngineSpec, Sampling, VllmEngine
+from inference.status import Status
+from inference.tasks import Task, canonical
+from jobs.attempts import Attempts
+from jobs.cluster import finish, with_gpus
+from jobs.config_schema import Arm, GenerateConfig
+from jobs.engines import engine_spec, plain_engine
+from jobs.errors import ClusterError
+from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
+from jobs.run import Run
+from jobs.spill import value_counts
+from jobs.tasks import plain_task, task_from, task_of
+
+VERSION = 1
+OUTPUT_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("arm", pa.string()),
+        ("demonstration_ids", pa.list_(pa.string())),
+        ("pool_version", pa.string()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("output_tokens", pa.int64()),
+        ("prompt", pa.large_string()),
+        ("raw_output", pa.large_string()),
+        ("prediction", pa.string()),
+        ("gold", pa.string()),
+        ("finish_reason", pa.string()),
+        ("status", pa.string()),
+        ("detail", pa.string()),
+        ("scores", pa.large_string()),
+        ("engine_s", pa.float64()),
+        ("queue_s", pa.float64()),
+    ]
+)
+
+
+# What it needs: prompts, and the engines the arms name.
+
+
+def run_stage(run: Run) -> None:
+    """Answer every prompt of every arm, engine by engine."""
+    for name in dict.fromkeys(arm.engine for arm in run.arms):
+        spec = engine_spec(run.config.file.engines[name], key=f"engines.{name}")
+        arms = [arm for arm in run.arms if arm.engine == name]
+        _generate(run, spec, arms)
+    run.manifest["outputs"] = {
+        name: [marker.as_dict() for marker in markers] for name, markers in run.outputs.items()
+    }
+
+
+# The Ray-free function on one part.
+
+
+@dataclass
+class GenerateWork:
+    """Answers one part at a time with an engine that is started once."""
+
+    out: str
+    spec: EngineSpec
+    start: Callable[[EngineSpec], VllmEngine] = VllmEngine
+    engine: VllmEngine | None = field(default=None)
+
+    def __call__(self, payload: dict[str, Any]) -> Marker:
+        """Answer the prompts of one arm and part.
+
+        Args:
+            payload: `unit`, `arm`, `prompts`, `rows` (markers), `task`, `generate` (plain data),
+                `seed`.
+
+        Returns:
+            Marker of the outputs, one row a query.
+
+        Raises:
+            ClusterError: The engine does not start, or fails on every row.
+        """
+        ledger, unit = Ledger(self.out), Unit(**payload["unit"])
+        found = ledger.find(unit)
+        if found is not None:
+            return found
+        try:
+            if self.engine is None:
+                self.engine = self.start(self.spec)
+            return self._answer(ledger, unit, payload)
+        except EngineError as error:
+            raise ClusterError(f"generate: {error}.") from error
+
+    def _answer(self, ledger: Ledger, unit: Unit, payload: dict[str, Any]) -> Marker:
+        task = task_from(payload["task"])
+        prompts = ledger.read(Marker(**payload["prompts"])).to_pylist()
+        labels = ledger.read(Marker(**payload["rows"]), ["label"]).column(0).to_pylist()
+        config = GenerateConfig.model_validate(payload["generate"])
+        ready = [row for row in prompts if row["status"] == Status.OK]
+        started = time.monotonic()
+        with Attempts(ledger.store, unit) as attempts:
+            decode = functools.partial(self._decode, task, config, payload["seed"])
+            answers = dict(
+                zip([row["id"] for row in ready], attempts.run(ready, decode), strict=True)
+            )
+        wall_s = time.monotonic() - started
+        rows = [
+            output_row(row, answers.get(row["id"]), arm=payload["arm"], gold=canonical(task, label))
+            for row, label in zip(prompts, labels, strict=True)
+        ]
+        table = pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
+        return ledger.commit(unit, table, stats=self._stats(table, rows, wall_s))
+
+    def _decode(
+        self, task: Task, config: GenerateConfig, seed: int, rows: Sequence[dict[str, Any]]
+    ) -> list[Decoded]:
+        assert self.engine is not None
+        sampling = Sampling(
+            max_tokens=config.max_tokens,
+            temperature=config.temperature,
+            seed=seed,
+            stop=tuple(config.stop),
+        )
+        decoder = DECODERS[config.decoder]
+        return decoder(self.engine, task, [row["prompt"] for row in rows], sampling)
+
+    def _stats(
+        self, table: pa.Table, rows: Sequence[dict[str, Any]], wall_s: float
+    ) -> dict[str, Any]:
+        assert self.engine is not None
+        settings = self.engine.settings if rows else {}
+        return {
+            "status": value_counts(table.column("status")),
+            "wall_s": wall_s,
+            "n_tokens": sum(row["prompt_tokens"] + row["output_tokens"] for row in rows),
+            "n_rebuilds": self.engine.n_rebuilds,
+            "engine": json.loads(json.dumps(dict(settings), default=str)),
+        }
+
+
+def output_row(
+    prompt: dict[str, Any], answer: Decoded | None, *, arm: str, gold: str | None
+) -> dict[str, Any]:
+    """One row of the output table; without an answer the prompt's own status stands."""
+    row = {
+        "id": prompt["id"],
+        "arm": arm,
+        "demonstration_ids": prompt["demonstration_ids"],
+        "pool_version": prompt["pool_version"],
+        "prompt_tokens": prompt["prompt_tokens"],
+        "cached_tokens": 0,
+        "output_tokens": 0,
+        "prompt": prompt["prompt"],
+        "gold": gold,
+        "status": prompt["status"],
+        "detail": prompt["detail"],
+    }
+    if answer is None:
+        return row
+    done = answer.completion
+    return row | {
+        "cached_tokens": done.cached_tokens,
+        "output_tokens": done.output_tokens,
+        "raw_output": answer.raw_output,
+        "prediction": answer.prediction,
+        "finish_reason": done.finish_reason or None,
+        "status": str(answer.status),
+        "detail": answer.detail or None,
+        "scores": json.dumps(dict(answer.scores)) if answer.scores is not None else None,
+        "engine_s": done.engine_s,
+        "queue_s": done.queue_s,
+    }
+
+
+# The Ray wiring.
+
+
+def _generate(run: Run, spec: EngineSpec, arms: list[Arm]) -> None:
+    units = {arm.name: _units(run, spec, arm) for arm in arms}
+    for name, mine in units.items():
+        # A reader that globs the folder must not meet parts of another run.
+        keep = {f"{unit.name}{end}" for unit, _ in mine for end in (".parquet", ".done.json")}
+        run.ledger.store.remove_others(f"outputs/{name}", keep)
+    markers = finish(
+        run,
+        [unit for arm in arms for unit in units[arm.name]],
+        GenerateWork(run.out, spec),
+        stage="generate",
+        workers=with_gpus(run.config.file.cluster.generate, spec.tensor_parallel_size or 1),
+        stateful=True,
+    )
+    for arm in arms:
+        n = len(units[arm.name])
+        run.outputs[arm.name], markers = markers[:n], markers[n:]
+        _warn_of_losses(run, arm.name)
+
+
+def _units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, Any]]]:
+    task = plain_task(task_of(run, arm.task))
+    parts = run.tables["queries"].parts
+    units = []
+    pairs = zip(parts, run.prompts[arm.name], strict=True)
+    for number, (part, prompts) in enumerate(pairs):
+        depends = [prompts.checksum, part.content, task, plain_engine(spec)]
+        sampling = [arm.generate.model_dump(), arm.seed]
+        mark = fingerprint("generate", VERSION, depends, sampling, arm.name)
+        unit = Unit(f"outputs/{arm.name}", f"part-{number:05d}", mark)
+        payload = {
+            "unit": asdict(unit),
+            "arm": arm.name,
+            "rows": part.marker.as_dict(),
+            "prompts": prompts.as_dict(),
+            "task": task,
+            "generate": arm.generate.model_dump(),
+            "seed": arm.seed,
+        }
+        units.append((unit, payload))
+    return units
+
+
+def _warn_of_losses(run: Run, arm: str) -> None:
+    counts = sum_counts(run.outputs[arm], "status")
+    bad = {status: n for status, n in counts.items() if status != Status.OK}
+    if bad:
+        what = ", ".join(f"{n} {status}" for status, n in sorted(bad.items()))
+        run.progress.warn(f"{arm}: rows without a prediction, counted wrong: {what}")

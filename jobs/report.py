@@ -1,0 +1,248 @@
+"""Report: everything the run found, on one self-contained page with its pictures beside it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.embed import ROLES
+from jobs.evaluate import TABLES as METRIC_TABLES
+from jobs.ingest import rejected_rows
+from jobs.ledger import Marker, Unit, fingerprint
+from jobs.projection import Projection, project
+from jobs.report_model import CandidateMap, Coverage, ReportModel, Sample
+from jobs.report_page import build_page, draw_pictures
+from jobs.run import Run
+from jobs.spill import value_counts
+from jobs.vectors import Matrix, sample, to_lists, to_matrix
+
+VERSION = 1
+PAGE = "report.html"
+HIDDEN_FACTS = ("encoder_id", "excluded", "merge", "best_local_partition", "rank_exhausted_at")
+N_EXAMPLES = 20
+
+
+# What it needs: everything.
+
+
+def run_stage(run: Run) -> None:
+    """Draw the page, or find that nothing it shows has changed."""
+    maps = {name: _map(run, name) for name in sorted(run.encoder_ids)}
+    mark = _mark(run, maps)
+    unit = Unit("report", "pictures", mark)
+    marker = run.ledger.find(unit)
+    if marker is None or not run.ledger.store.exists(PAGE):
+        marker = _draw(run, unit, maps)
+    run.manifest["report"] = {"page": PAGE, "pictures": marker.as_dict()}
+
+
+def _mark(run: Run, maps: Mapping[str, Marker | None]) -> str:
+    assert run.metrics is not None
+    return fingerprint(
+        "report",
+        VERSION,
+        {name: marker and marker.checksum for name, marker in maps.items()},
+        {name: marker.checksum for name, marker in run.candidates.items()},
+        [run.manifest["metrics"][name]["checksum"] for name in METRIC_TABLES],
+        run.progress.warnings,
+        run.config.as_dict(),
+        run.manifest["versions"],
+    )
+
+
+def _draw(run: Run, unit: Unit, maps: Mapping[str, Marker | None]) -> Marker:
+    model = page_model(run, maps)
+    pictures = draw_pictures(model)
+    page = build_page(model, pictures)
+    run.ledger.store.write_bytes(PAGE, page.encode("utf-8"))
+    names = pa.table({"picture": pa.array([picture.name for picture in pictures], pa.string())})
+    files = {f"{picture.name}.png": picture.png for picture in pictures}
+    return run.ledger.commit(unit, names, files=files)
+
+
+# The map: which rows are on it, and where they lie.
+
+
+def _names(run: Run, encoder: str) -> dict[str, Marker]:
+    """The distinct Stage 1 settings of an encoder, each under a name that tells them apart."""
+    found: dict[str, Marker] = {}
+    for arm in run.arms:
+        marker = run.candidates.get(arm.name)
+        if marker is None or arm.encoder != encoder or marker in found.values():
+            continue
+        name = arm.stage1.method
+        if name in found:
+            name = f"{name} ({arm.name})"
+        found[name] = marker
+    return found
+
+
+def _map(run: Run, encoder: str) -> Marker | None:
+    """Sample, project and keep the points: a map is made once."""
+    settings, size = _names(run, encoder), run.config.file.report.map_rows
+    if not size:
+        return None
+    vectors = [marker.fingerprint for marker in run.vectors[encoder, "corpus"]]
+    chosen = {name: marker.checksum for name, marker in settings.items()}
+    mark = fingerprint("map", VERSION, vectors, chosen, size, run.config.file.seed)
+    unit = Unit(f"report/map-{mark}", "points", mark)
+    found = run.ledger.find(unit)
+    if found is not None:
+        return found
+    ids, matrix, labels = _map_rows(run, encoder, settings)
+    run.progress.line("report", f"map of {len(ids):,} rows with {encoder}")
+    projection = project(matrix, seed=run.config.file.seed)
+    table = pa.table(
+        {
+            "id": pa.array(ids, pa.string()),
+            "label": pa.array(labels, pa.string()),
+            "point": to_lists(projection.points, "float32"),
+        }
+    )
+    stats = {"method": projection.method, "note": projection.note, "n_sampled": size}
+    return run.ledger.commit(unit, table, stats=stats)
+
+
+def _map_rows(
+    run: Run, encoder: str, settings: Mapping[str, Marker]
+) -> tuple[list[str], Matrix, list[str | None]]:
+    """A uniform sample of the corpus and every candidate, by id."""
+    ids, matrix = sample(
+        run.ledger,
+        run.vectors_by_partition(encoder),
+        size=run.config.file.report.map_rows,
+        seed=run.config.file.seed,
+    )
+    rows = dict(zip(ids, matrix, strict=True))
+    labels: dict[str, str | None] = _labels(run, ids)
+    for marker in settings.values():
+        table = run.ledger.read(marker, ["id", "label", "vector"])
+        for row_id, label, vector in zip(
+            table["id"].to_pylist(),
+            table["label"].to_pylist(),
+            to_matrix(table["vector"]),
+            strict=True,
+        ):
+            rows[row_id], labels[row_id] = vector, label
+    order = sorted(rows)
+    return order, np.stack([rows[i] for i in order]), [labels.get(i) for i in order]
+
+
+def _labels(run: Run, ids: list[str]) -> dict[str, str | None]:
+    wanted, found = pa.array(ids, pa.string()), {}
+    for part in run.tables["corpus"].parts:
+        if len(found) == len(ids):
+            break
+        table = run.ledger.read(part.marker, ["id", "label"])
+        table = table.filter(pc.is_in(table["id"], value_set=wanted))
+        found.update(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
+    return found
+
+
+def _candidate_map(run: Run, encoder: str, marker: Marker) -> CandidateMap:
+    table = run.ledger.read(marker)
+    place = {row_id: i for i, row_id in enumerate(table["id"].to_pylist())}
+    positions: dict[str, npt.NDArray[np.int64]] = {}
+    for name, candidates in _names(run, encoder).items():
+        ids = run.ledger.read(candidates, ["id"])["id"].to_pylist()
+        positions[name] = np.array([place[row_id] for row_id in ids], np.int64)
+    n_corpus = sum(m.rows for m in run.vectors[encoder, "corpus"])
+    return CandidateMap(
+        encoder=encoder,
+        projection=Projection(
+            to_matrix(table["point"]), marker.stats["method"], marker.stats["note"]
+        ),
+        labels=table["label"].to_pylist(),
+        candidates=positions,
+        n_corpus=n_corpus,
+        n_sampled=min(n_corpus, int(marker.stats["n_sampled"])),
+    )
+
+
+# The model of the page.
+
+
+def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
+    """Everything the page shows, read from what the manifest lists."""
+    metrics = {
+        name: run.ledger.read(Marker(**run.manifest["metrics"][name])).to_pandas()
+        for name in METRIC_TABLES
+    }
+    return ReportModel(
+        title="dualdiv report",
+        facts=_facts(run),
+        **metrics,
+        maps=[_candidate_map(run, name, marker) for name, marker in maps.items() if marker],
+        coverage=[_coverage(run, name) for name in sorted(run.encoder_ids)],
+        stage1=_stage1(run),
+        samples=[one for arm in run.arms for one in _samples(run, arm.name)],
+        rejected=_rejected(run),
+        rejected_examples=_rejected_examples(run),
+        warnings=run.progress.warnings,
+        config_yaml=run.config.as_yaml(),
+        versions=run.manifest["versions"] | run.encoder_ids,
+    )
+
+
+def _facts(run: Run) -> dict[str, str]:
+    facts = {
+        "run": run.manifest["run_id"],
+        "started": run.manifest["started"],
+        "output": run.out,
+    }
+    for name in ROLES:
+        table = run.tables[name]
+        ok = table.counts("status").get("ok", 0)
+        facts[name] = f"{table.n_rows:,} rows, {ok:,} usable"
+    return facts
+
+
+def _coverage(run: Run, encoder: str) -> Coverage:
+    candidates = {
+        name: value_counts(run.ledger.read(marker, ["label"])["label"])
+        for name, marker in _names(run, encoder).items()
+    }
+    return Coverage(encoder, run.tables["corpus"].counts("labels"), candidates)
+
+
+def _stage1(run: Run) -> list[dict[str, Any]]:
+    return [
+        {k: v for k, v in marker.stats.items() if k not in HIDDEN_FACTS} | {"encoder": encoder}
+        for encoder in sorted(run.encoder_ids)
+        for marker in _names(run, encoder).values()
+    ]
+
+
+def _samples(run: Run, arm: str) -> list[Sample]:
+    """The first queries of an arm, the same for every arm."""
+    wanted = run.config.file.report.samples_per_arm
+    found: list[Sample] = []
+    names = ["arm", "id", "status", "prompt", "raw_output", "prediction", "gold"]
+    for marker in run.outputs[arm]:
+        if len(found) >= wanted:
+            break
+        rows = run.ledger.read(marker, names).slice(0, wanted - len(found)).to_pylist()
+        found += [Sample(**row) for row in rows]
+    return found
+
+
+def _rejected(run: Run) -> list[dict[str, Any]]:
+    rows = []
+    for name in ROLES:
+        table = rejected_rows(run, name)
+        counted = table.group_by(["status", "reason"]).aggregate([([], "count_all")])
+        for row in counted.to_pylist():
+            n = row.pop("count_all")
+            rows.append(row | {"table": name, "n": n})
+    return sorted(rows, key=lambda row: (row["table"], -row["n"], row["reason"]))
+
+
+def _rejected_examples(run: Run) -> list[dict[str, Any]]:
+    rows = []
+    for name in ROLES:
+        table = rejected_rows(run, name).slice(0, N_EXAMPLES)
+        rows += [{"table": name, **row} for row in table.to_pylist()]
+    return rows

@@ -1,0 +1,200 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selection.coverage import CoverageShard, LocalCoverage
+from selection.lazy_greedy import evaluate, lazy_greedy
+from selection.merge import merge
+from selection.objective import Objective
+from selection.stage1 import STAGE1, select_local
+
+
+def keys_of(n, seed=0):
+    return np.random.default_rng(seed).integers(0, 2**63, n).astype(np.uint64)
+
+
+def local_sets_of(method, vectors, owner, *, k, objective):
+    n, keys, sets = len(vectors), keys_of(len(vectors)), []
+    for part in range(owner.max() + 1):
+        rows = np.flatnonzero(owner == part)
+        local = select_local(
+            method,
+            vectors[rows],
+            k=k,
+            objective=objective,
+            tie_rank=rows,
+            keys=keys[rows],
+            n_total=n,
+        )
+        sets.append(rows[local.picks])
+    return sets
+
+
+def merged_of(method, vectors, sets, *, k, objective):
+    n = len(vectors)
+    return merge(
+        method,
+        LocalCoverage([CoverageShard(p) for p in np.array_split(vectors, 3)], vectors),
+        vectors,
+        k=k,
+        objective=objective,
+        tie_rank=np.arange(n),
+        keys=keys_of(n),
+        local_sets=sets,
+        n_total=n,
+    )
+
+
+def test_the_methods_are_those_of_the_documentation():
+    assert set(STAGE1) == {"dual-div", "coverage", "random"}
+    with pytest.raises(ValueError, match="'best', wanted one of dual-div, coverage, random"):
+        local_sets_of("best", np.eye(3, dtype=np.float32), np.zeros(3, int), k=1, objective=None)
+
+
+def test_coverage_is_dual_div_with_lam_zero(unit_vectors):
+    vectors, owner = unit_vectors(80, 6), np.zeros(80, dtype=int)
+    div = local_sets_of("coverage", vectors, owner, k=9, objective=Objective(lam=7.0))
+    zero = local_sets_of("dual-div", vectors, owner, k=9, objective=Objective(lam=0.0))
+    both = local_sets_of("dual-div", vectors, owner, k=9, objective=Objective(lam=7.0))
+    assert div[0].tolist() == zero[0].tolist()
+    assert div[0].tolist() != both[0].tolist()
+
+
+def test_random_is_the_smallest_keys_judged_by_the_full_objective(unit_vectors, naive_value):
+    vectors, keys = unit_vectors(50, 6), keys_of(50)
+    local = select_local(
+        "random",
+        vectors,
+        k=7,
+        objective=Objective(lam=2.0),
+        tie_rank=np.arange(50),
+        keys=keys,
+        n_total=50,
+    )
+    assert local.picks.tolist() == np.argsort(keys)[:7].tolist()
+    assert local.value == pytest.approx(naive_value(vectors, local.picks, lam=2.0, ridge=1e-3))
+
+
+def test_a_partition_trades_coverage_against_diversity_as_the_whole_would(unit_vectors):
+    vectors = unit_vectors(40, 6)
+    request = {"k": 8, "objective": Objective(lam=20.0), "tie_rank": np.arange(40)}
+    partition = select_local("dual-div", vectors, keys=keys_of(40), n_total=400, **request)
+    ten_copies = np.tile(vectors, (10, 1))
+    whole = lazy_greedy(LocalCoverage([CoverageShard(ten_copies)], vectors), vectors, **request)
+    assert partition.picks.tolist() == whole.picks.tolist()
+
+
+@pytest.mark.parametrize("method", ["dual-div", "coverage", "random"])
+def test_an_empty_partition_selects_nothing(method):
+    local = select_local(
+        method,
+        np.empty((0, 4), dtype=np.float32),
+        k=3,
+        objective=Objective(),
+        tie_rank=np.empty(0, dtype=np.int64),
+        keys=np.empty(0, dtype=np.uint64),
+        n_total=10,
+    )
+    assert local.picks.tolist() == []
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    n=st.integers(2, 60),
+    parts=st.integers(1, 6),
+    k=st.integers(1, 12),
+    seed=st.integers(0, 1000),
+    method=st.sampled_from(["dual-div", "coverage"]),
+    ridge=st.sampled_from([0.0, 1e-3]),
+)
+def test_merged_is_at_least_every_local_solution(unit_vectors, n, parts, k, seed, method, ridge):
+    vectors = unit_vectors(n, 16, seed=seed)
+    owner = np.random.default_rng(seed).integers(0, parts, n)
+    objective = Objective(lam=1.0, ridge=ridge)
+    sets = local_sets_of(method, vectors, owner, k=k, objective=objective)
+    merged = merged_of(method, vectors, sets, k=k, objective=objective)
+    picks = merged.selection.picks.tolist()
+    assert len(set(picks)) == len(picks) == min(k, sum(map(len, sets)))
+    assert set(picks) <= set(np.concatenate(sets).tolist())
+    longest = max(map(len, sets))
+    if longest == len(picks):
+        assert merged.selection.value >= merged.best_local_value - 1e-9 * n
+    assert merged.selection.value == (
+        merged.best_local_value if merged.mode == "local" else merged.merged_value
+    )
+
+
+def test_the_local_solution_is_returned_when_greedy_over_the_union_is_worse():
+    # Greedy over the union falls into the trap {2, 0} = 3.44; partition 1 holds {0, 1} = 3.60.
+    vectors = np.array([(1, 0, 0), (0, 1, 0), (0.6, 0.8, 0), (0, 0.8, 0.6)], dtype=np.float32)
+    sets = [np.array([2, 3]), np.array([0, 1])]
+    merged = merged_of("coverage", vectors, sets, k=2, objective=Objective())
+    assert merged.mode == "local"
+    assert merged.best_local_partition == 1
+    assert merged.merged_value == pytest.approx(3.44, abs=1e-5)
+    assert merged.best_local_value == pytest.approx(3.60, abs=1e-5)
+    assert sorted(merged.selection.picks.tolist()) == [0, 1]
+
+
+def test_one_partition_with_everything_is_the_centralised_answer(unit_vectors):
+    vectors, objective = unit_vectors(200, 8), Objective()
+    central = local_sets_of(
+        "dual-div", vectors, np.zeros(200, dtype=int), k=20, objective=objective
+    )
+    merged = merged_of("dual-div", vectors, [np.arange(200)], k=20, objective=objective)
+    assert merged.selection.picks.tolist() == central[0].tolist()
+
+
+def test_random_partitions_come_close_to_the_centralised_value(unit_vectors):
+    vectors, objective = unit_vectors(800, 16, n_topics=40), Objective()
+    owner = np.random.default_rng(3).integers(0, 8, 800)
+    sets = local_sets_of("dual-div", vectors, owner, k=30, objective=objective)
+    merged = merged_of("dual-div", vectors, sets, k=30, objective=objective)
+    central = merged_of("dual-div", vectors, [np.arange(800)], k=30, objective=objective)
+    assert merged.selection.value >= 0.98 * central.selection.value
+
+
+def test_the_random_control_is_not_improved_by_comparison(unit_vectors):
+    vectors, keys = unit_vectors(90, 5), keys_of(90)
+    owner = np.arange(90) % 3
+    sets = local_sets_of("random", vectors, owner, k=10, objective=Objective())
+    merged = merged_of("random", vectors, sets, k=10, objective=Objective())
+    assert merged.selection.picks.tolist() == np.argsort(keys)[:10].tolist()
+    assert (merged.mode, merged.best_local_partition) == ("merged", -1)
+    assert np.isnan(merged.best_local_value)
+
+
+def test_empty_local_sets_are_no_trouble(unit_vectors):
+    vectors = unit_vectors(10, 4)
+    nothing = np.empty(0, dtype=np.int64)
+    sets = [nothing, np.array([3, 4]), nothing]
+    merged = merged_of("dual-div", vectors, sets, k=5, objective=Objective())
+    assert sorted(merged.selection.picks.tolist()) == [3, 4]
+    assert merged_of("dual-div", vectors, [], k=5, objective=Objective()).selection.value == -np.inf
+
+
+def test_an_index_outside_the_candidates_is_refused(unit_vectors):
+    with pytest.raises(ValueError, match="set 1 has indices from 2 to 10, wanted 0 to 9"):
+        merged_of(
+            "dual-div",
+            unit_vectors(10, 4),
+            [np.array([1]), np.array([2, 10])],
+            k=2,
+            objective=Objective(),
+        )
+
+
+def test_evaluations_of_a_merge_stay_within_the_union(unit_vectors):
+    vectors = unit_vectors(300, 8)
+    sets = [np.arange(0, 30), np.arange(100, 130)]
+    merged = merged_of("dual-div", vectors, sets, k=15, objective=Objective())
+    assert merged.selection.n_candidates == 60
+    assert merged.selection.evaluations <= 60 * 15
+    judged = evaluate(
+        LocalCoverage([CoverageShard(vectors)], vectors),
+        vectors,
+        merged.selection.picks,
+        objective=Objective(),
+    )
+    assert judged.value == pytest.approx(merged.selection.value, rel=1e-6)
