@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inference.engine import Completion, Sampling, VllmEngine
+from inference.engine import VllmEngine
 from inference.likelihood import Scored, answer_tokens, score
+from inference.llm import Completion, Sampling
 from inference.parsing import parse_label
 from inference.prompt_tokens import encode
 from inference.prompts import answer_gap

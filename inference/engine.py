@@ -4,153 +4,23 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
+from inference.llm import Completion, EngineError, EngineSpec, Llm, RowError, Sampling
 from inference.prompt_tokens import Tokenizer, encode
 from inference.status import Status
+
+__all__ = ["Completion", "EngineError", "EngineSpec", "RowError", "Sampling", "VllmEngine"]
 
 log = logging.getLogger(__name__)
 
 # A crash of the engine by itself is tried once more before the row is given up.
 _TRIES_ALONE = 2
 _MAX_START_FAILURES = 3
-# So many rows given up with no success between them: it is the engine, not the rows.
-_MAX_ROWS_LOST_IN_A_ROW = 5
+# So many rows given up with no success between them: is it the engine? A short prompt tells.
+_PROBE_EVERY_ROWS = 5
+_MAX_ROWS_LOST_IN_A_ROW = 50
+_PROBE = "a"
 _START_PAUSE_S = 1.0
-
-
-class EngineError(RuntimeError):
-    """The engine cannot be started, or fails on every row."""
-
-
-class RowError(Exception):
-    """The engine refuses a prompt and is unharmed.
-
-    Args:
-        message: the engine's own.
-        status: of the row: rejected or too_long.
-    """
-
-    def __init__(self, message: str, *, status: Status = Status.REJECTED) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-@dataclass(frozen=True)
-class EngineSpec:
-    """The engine's settings; None means the default of the device (`vllm_engine.arguments`).
-
-    Args:
-        model: folder or name of the model.
-        revision: of the model, where it has any.
-        dtype: `auto`: on a CPU float32 unless the CPU multiplies bfloat16 by itself.
-        max_model_len: most tokens of prompt and answer together.
-        max_num_seqs: most requests computed at a time.
-        gpu_memory_utilization: fraction of the GPU's memory.
-        tensor_parallel_size: GPUs that share the model.
-        enforce_eager: do not compile or capture graphs.
-        kv_cache_memory_bytes: memory of the prefix cache and running requests, in bytes.
-        block_size: tokens of a cache block; on a CPU a multiple of 32.
-        n_threads: CPU threads.
-        extra: further arguments of `vllm.LLM`, taken as they are.
-    """
-
-    model: str
-    revision: str | None = None
-    dtype: str = "auto"
-    max_model_len: int = 2048
-    max_num_seqs: int | None = None
-    gpu_memory_utilization: float | None = None
-    tensor_parallel_size: int | None = None
-    enforce_eager: bool | None = None
-    kv_cache_memory_bytes: int | None = None
-    block_size: int | None = None
-    n_threads: int = 1
-    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How tokens of one answer are chosen, and which log-probabilities are wanted.
-
-    Args:
-        max_tokens: most tokens of the answer.
-        temperature: 0 is greedy.
-        seed: for temperatures above 0.
-        stop: strings that end the answer; not part of it.
-        choices: the answer is one of these strings.
-        logprob_token_ids: report the log-probability of these tokens at every generated position.
-        prompt_logprobs: report the log-probability of every prompt token (switches the prefix
-            cache off for the request).
-    """
-
-    max_tokens: int = 16
-    temperature: float = 0.0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    choices: tuple[str, ...] | None = None
-    logprob_token_ids: tuple[int, ...] | None = None
-    prompt_logprobs: bool = False
-
-
-@dataclass(frozen=True)
-class Completion:
-    """What the engine made of one prompt.
-
-    Args:
-        text: the answer, untouched.
-        finish_reason: `stop` or `length`; empty where nothing ran.
-        prompt_tokens: tokens sent.
-        cached_tokens: of these, read from the prefix cache.
-        output_tokens: tokens generated.
-        engine_s: seconds from first scheduled to finished.
-        queue_s: seconds from arrival in the engine to first scheduled.
-        status: ok, empty_output, too_long, rejected or engine_crash.
-        detail: the numbers or the error, where the status is not ok.
-        logprobs: per generated position, token id -> log-probability.
-        prompt_logprobs: log-probability per prompt token; None for the first.
-    """
-
-    text: str = ""
-    finish_reason: str = ""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    engine_s: float = 0.0
-    queue_s: float = 0.0
-    status: Status = Status.OK
-    detail: str = ""
-    logprobs: tuple[Mapping[int, float], ...] | None = None
-    prompt_logprobs: tuple[float | None, ...] | None = None
-
-
-class Llm(Protocol):
-    """A started engine: all of a batch, or an exception."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
-        ...
-
-    @property
-    def settings(self) -> Mapping[str, object]:
-        """What the engine runs with, for the manifest."""
-        ...
-
-    def check(self, token_ids: Sequence[int], sampling: Sampling) -> None:
-        """Raise RowError if the engine would refuse this prompt."""
-        ...
-
-    def generate(
-        self, token_ids: Sequence[Sequence[int]], sampling: Sequence[Sampling]
-    ) -> list[Completion]:
-        """Return one completion per prompt, in order."""
-        ...
-
-    def close(self) -> None:
-        """Free memory and processes."""
-        ...
-
 
 Start = Callable[[EngineSpec], Llm]
 
@@ -195,6 +65,7 @@ class VllmEngine:
         self._lost_in_a_row = 0
         self._llm: Llm | None = None
         self._tokenizer = self._live().tokenizer
+        self._settings = dict(self._live().settings)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -204,7 +75,7 @@ class VllmEngine:
     @property
     def settings(self) -> Mapping[str, object]:
         """What the engine runs with, for the manifest."""
-        return self._live().settings
+        return self._settings
 
     def generate(
         self, prompts: Sequence[str], sampling: Sampling | Sequence[Sampling]
@@ -325,15 +196,34 @@ class VllmEngine:
             lost = Completion(prompt_tokens=n, status=error.status, detail=str(error))
         else:
             self._lost_in_a_row += 1
-            if self._lost_in_a_row >= _MAX_ROWS_LOST_IN_A_ROW:
-                raise EngineError(
-                    f"model {self.spec.model}: the engine died on {self._lost_in_a_row} rows in "
-                    f"turn, each alone and {_TRIES_ALONE} times, with no success between them; "
-                    f"last error: {error!r}. The engine or its settings are at fault, not the rows"
-                ) from error
+            self._suspect_engine(error)
             detail = f"the engine died on this prompt alone {_TRIES_ALONE} times: {error!r}"
             lost = Completion(prompt_tokens=n, status=Status.ENGINE_CRASH, detail=detail)
         batch.done[request.position] = batch.lost[request.row] = lost
+
+    def _suspect_engine(self, error: Exception) -> None:
+        """End the run if so many rows in turn died that the engine must be at fault."""
+        n = self._lost_in_a_row
+        if n % _PROBE_EVERY_ROWS or (n < _MAX_ROWS_LOST_IN_A_ROW and self._answers_probe()):
+            return
+        raise EngineError(
+            f"model {self.spec.model}: the engine died on {n} rows in turn, each alone and "
+            f"{_TRIES_ALONE} times, with no success between them; last error: {error!r}. "
+            f"The engine or its settings are at fault, not the rows"
+        ) from error
+
+    def _answers_probe(self) -> bool:
+        """Tell whether the engine still completes a harmless prompt."""
+        ids = encode(self._tokenizer, _PROBE)
+        try:
+            self._live().generate([ids], [Sampling(max_tokens=1)])
+        except EngineError:
+            raise
+        except Exception:
+            self.close()
+            self.n_rebuilds += 1
+            return False
+        return True
 
     def _live(self) -> Llm:
         """Return the running engine; start one if there is none."""

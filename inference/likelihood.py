@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from inference.engine import Completion, Sampling, VllmEngine
+from inference.engine import VllmEngine
+from inference.llm import Completion, Sampling
 from inference.prompt_tokens import Tokenizer, encode
 from inference.status import Status
 from inference.tasks import Task, verbalize

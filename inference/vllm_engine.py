@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inference.engine import Completion, EngineSpec, RowError, Sampling
+from inference.llm import Completion, EngineSpec, RowError, Sampling
 from inference.prompt_tokens import Tokenizer
 from inference.status import Status
 
@@ -92,12 +92,13 @@ def start_vllm(spec: EngineSpec) -> "Vllm":
     gpu = torch.cuda.is_available()
     for name, value in {**_ENVIRONMENT, **({} if gpu else _CPU_ENVIRONMENT)}.items():
         os.environ.setdefault(name, value)
+    chosen = arguments(spec, gpu=gpu)
     if not gpu:
         os.environ["OMP_NUM_THREADS"] = str(spec.n_threads)
         torch.set_num_threads(spec.n_threads)
         # One small function of the sampler is compiled otherwise: 14 s, and a C++ compiler needed.
-        torch._dynamo.config.disable = True
-    return Vllm(arguments(spec, gpu=gpu), device="cuda" if gpu else "cpu")
+        torch._dynamo.config.disable = bool(chosen["enforce_eager"])
+    return Vllm(chosen, device="cuda" if gpu else "cpu")
 
 
 class Vllm:

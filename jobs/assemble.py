@@ -1,14 +1,13 @@
 """Assemble: demonstrations and query to the prompt that is sent, inside its token budget."""
 
 from dataclasses import asdict, dataclass
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from inference.budget import Budget, Fitted, TokenCounter, fit
 from inference.decoding import DECODERS, max_answer_tokens
-from inference.engine import EngineSpec, VllmEngine
+from inference.engine import EngineSpec
 from inference.ordering import ORDERS, Demonstration
 from inference.prompt_tokens import control_strings
 from inference.prompts import PromptSpec, chat_of
@@ -136,8 +135,7 @@ def budget_of(payload: dict[str, Any], task: Task) -> Budget:
     tokenizer = tokenizer_of(engine.model, engine.revision)
     room = generate.max_tokens
     if generate.decoder != "generate":
-        holder = cast(VllmEngine, SimpleNamespace(tokenizer=tokenizer))
-        room = max(room, max_answer_tokens(holder, task))
+        room = max(room, max_answer_tokens(task))
     most = engine.max_model_len - room
     if prompt.token_budget is not None:
         most = min(most, prompt.token_budget)

