@@ -6,7 +6,7 @@ from jobs.config_schema import ConfigFile
 from jobs.embed import encoder_spec, identify
 from jobs.engines import check_chat, engine_spec
 from jobs.errors import ConfigError
-from jobs.sources import find
+from jobs.readers.sources import find
 from jobs.tasks import build
 
 USES_LLM = ("assemble", "generate", "evaluate", "report")

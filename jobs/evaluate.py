@@ -8,15 +8,15 @@ import pyarrow as pa
 
 from jobs.config_schema import Arm
 from jobs.ledger import Marker, Unit, fingerprint
-from jobs.metric_tables import (
+from jobs.rank import shows_nothing
+from jobs.reporting.metric_tables import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     SLICES_SCHEMA,
     SUMMARY_SCHEMA,
     to_arrow,
 )
-from jobs.metrics import Yardstick, compare, summarise
-from jobs.rank import shows_nothing
+from jobs.reporting.metrics import Yardstick, compare, summarise
 from jobs.run import Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import plain_task, task_of

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from jobs.cluster import finish
 from jobs.config_schema import TableConfig, WorkersConfig
-from jobs.duplicates import overlap, resolve_duplicates
 from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
-from jobs.row_tables import REJECTED_SCHEMA, row_schema
+from jobs.readers.duplicates import overlap, resolve_duplicates
+from jobs.readers.row_tables import REJECTED_SCHEMA, row_schema
+from jobs.readers.sources import SourceFile, find, grouped
 from jobs.run import Part, Run, Table
-from jobs.sources import SourceFile, find, grouped
 from jobs.spill import SpillWork, rows_of_partition, value_counts
 
 VERSION = 1

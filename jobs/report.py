@@ -12,9 +12,9 @@ from jobs.embed import ROLES
 from jobs.evaluate import TABLES as METRIC_TABLES
 from jobs.ingest import rejected_rows
 from jobs.ledger import Marker, Unit, fingerprint
-from jobs.projection import Projection, project
-from jobs.report_model import CandidateMap, Coverage, ReportModel, Sample
-from jobs.report_page import build_page, draw_pictures
+from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
+from jobs.reporting.page import build_page, draw_pictures
+from jobs.reporting.projection import Projection, project
 from jobs.run import Run
 from jobs.spill import value_counts
 from jobs.vectors import Matrix, sample, to_lists, to_matrix

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.batches import ReadOptions
-from jobs.columns import ColumnMap
 from jobs.config_schema import TableConfig
 from jobs.errors import DataError
-from jobs.hashes import partition_of
 from jobs.ledger import Ledger, Marker, PartWriter, Unit
-from jobs.reading import read_rows
-from jobs.row_tables import REJECTED_SCHEMA, row_schema
+from jobs.readers.batches import ReadOptions
+from jobs.readers.columns import ColumnMap
+from jobs.readers.files import read_rows
+from jobs.readers.hashes import partition_of
+from jobs.readers.row_tables import REJECTED_SCHEMA, row_schema
 
 CHUNK_BYTES = 64 * 2**20
 

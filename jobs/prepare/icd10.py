@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.errors import ConfigError
-from jobs.hashes import normalised
+from jobs.readers.hashes import normalised
 from jobs.storage import Store
 
 PACKAGE = "simple_icd_10_cm"

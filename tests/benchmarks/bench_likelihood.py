@@ -20,19 +20,6 @@ TASK = Task(
     ("abbreviation", "entity", "description", "human being", "location", "numeric value"),
 )
 WORDS = ["river", "stone", "paper", "cloud", "window", "garden", "silver", "morning", "engine"]
-    "river",
-    "stone",
-    "paper",
-    "cloud",
-    "window",
-    "garden",
-    "silver",
-    "morning",
-    "engine",
-    "harbor",
-    "copper",
-    "yellow",
-]
 
 
 def prompt(seed: int) -> str:

@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from jobs.metrics import Yardstick, compare, summarise
-from jobs.projection import Projection
-from jobs.report_model import CandidateMap, Coverage, ReportModel, Sample
+from jobs.reporting.metrics import Yardstick, compare, summarise
+from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
+from jobs.reporting.projection import Projection
 
 LABELS = [
     *("animals", "plants and fungi", "stones <script>alert(1)</script>", "weather at $5 & $6"),

@@ -78,9 +78,13 @@ def test_an_empty_table_keeps_its_schema(ledger):
 
 
 def test_a_writer_that_fails_leaves_nothing(ledger):
-    with pytest.raises(RuntimeError), ledger.writing(UNIT, TABLE.schema, {}) as writer:
-        writer.write(TABLE)
-        raise RuntimeError("half-way")
+    def fail_half_way():
+        with ledger.writing(UNIT, TABLE.schema, {}) as writer:
+            writer.write(TABLE)
+            raise RuntimeError("half-way")
+
+    with pytest.raises(RuntimeError, match="half-way"):
+        fail_half_way()
     assert files(ledger) == []
 
 
@@ -130,8 +134,8 @@ def test_a_writer_killed_half_way_leaves_no_unit_and_a_rerun_makes_it_whole(tmp_
     code = f"""
         import sys, time, pyarrow as pa
         from jobs.ledger import Ledger, Unit
-        table = pa.table({{"n": list(range(1000))}})
-        with Ledger({str(tmp_path)!r}).writing(Unit("s", "part", "f"), table.schema, {{}}) as writer:
+        table, unit = pa.table({{"n": list(range(1000))}}), Unit("s", "part", "f")
+        with Ledger({str(tmp_path)!r}).writing(unit, table.schema, {{}}) as writer:
             writer.write(table)
             print("half", flush=True)
             time.sleep(60)

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.errors import ConfigError
-from jobs.hashes import normalised
 from jobs.prepare import PREPARERS, prepare
 from jobs.prepare.icd10 import CHAPTERS, SCHEMA, Code, sample
+from jobs.readers.hashes import normalised
 
 
 def code(chapter, category, number, text=None):

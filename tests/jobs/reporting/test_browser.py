@@ -1,7 +1,7 @@
 import pytest
 
-from jobs.report_model import ReportModel
-from jobs.report_page import build_page
+from jobs.reporting.model import ReportModel
+from jobs.reporting.page import build_page
 from tests.jobs.browser import inspect_page
 from tests.jobs.report_example import example_model
 

@@ -7,8 +7,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.batches import MAX_BATCH_BYTES, MAX_BATCH_ROWS, Batch, ReadOptions
 from jobs.errors import DataError
+from jobs.readers.batches import MAX_BATCH_BYTES, MAX_BATCH_ROWS, Batch, ReadOptions
 
 
 def read_parquet(file: BinaryIO, name: str, *, options: ReadOptions) -> Iterator[Batch]:

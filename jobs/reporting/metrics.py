@@ -18,7 +18,7 @@ from inference.scoring import (
 )
 from inference.status import Status
 from jobs.errors import InvariantError
-from jobs.metric_tables import ARM_FIELDS, ARM_KEY, MAJORITY, SUMMARY_SCHEMA
+from jobs.reporting.metric_tables import ARM_FIELDS, ARM_KEY, MAJORITY, SUMMARY_SCHEMA
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from jobs.report_charts import confusion_heatmap, label_coverage, metric_bars, umap_map
-from jobs.report_model import CandidateMap, Coverage, ReportModel
-from jobs.report_tables import (
+from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars, umap_map
+from jobs.reporting.model import CandidateMap, Coverage, ReportModel
+from jobs.reporting.tables import (
     REJECTED,
     STAGE1,
     class_table,
@@ -22,7 +22,7 @@ from jobs.report_tables import (
     plain,
     status_table,
 )
-from jobs.report_words import best_of, headline, records
+from jobs.reporting.words import best_of, headline, records
 
 MAX_TEXT = 20_000
 
@@ -68,7 +68,7 @@ def build_page(model: ReportModel, pictures: Sequence[Picture] | None = None) ->
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["shortened"] = shortened
-    source = files("jobs").joinpath("report_template.html").read_text(encoding="utf-8")
+    source = files("jobs.reporting").joinpath("template.html").read_text(encoding="utf-8")
     rows = records(model.summary)
     page = environment.from_string(source).render(
         model=model,

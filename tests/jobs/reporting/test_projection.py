@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from jobs.errors import InvariantError
-from jobs.projection import N_NEIGHBORS, _nearest, map_sample, project
+from jobs.reporting.projection import N_NEIGHBORS, _nearest, map_sample, project
 
 
 def groups(n_groups, size, d=24, seed=0):

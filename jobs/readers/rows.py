@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.status import Status
-from jobs.batches import Batch, excerpt
-from jobs.cells import (
+from jobs.errors import InvariantError
+from jobs.readers.batches import Batch, excerpt
+from jobs.readers.cells import (
     BadCell,
     any_text,
     cut,
@@ -23,10 +24,9 @@ from jobs.cells import (
     scalar_text,
     tag_list,
 )
-from jobs.columns import ColumnMap
-from jobs.errors import InvariantError
-from jobs.hashes import content_hash, text_hash
-from jobs.row_tables import rejected_table, row_schema
+from jobs.readers.columns import ColumnMap
+from jobs.readers.hashes import content_hash, text_hash
+from jobs.readers.row_tables import rejected_table, row_schema
 
 MAX_TEXT_BYTES = 16 << 20
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.status import Status
-from jobs.batches import excerpt
 from jobs.errors import DataError
-from jobs.row_tables import rejected_table
+from jobs.readers.batches import excerpt
+from jobs.readers.row_tables import rejected_table
 
 OnDuplicateId = Literal["rename", "reject", "error"]
 NEEDED = ["id", "label", "source_file", "source_line", "row_hash", "text_hash", "flags"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from json import JSONDecodeError
 from pathlib import PurePosixPath
 
-from jobs.batches import FormatName
+from jobs.readers.batches import FormatName
 
 GZIP = b"\x1f\x8b"
 BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16

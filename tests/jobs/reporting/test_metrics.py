@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from inference.scoring import score
 from inference.status import Status
 from jobs.errors import InvariantError
-from jobs.metric_tables import (
+from jobs.reporting.metric_tables import (
     ARM_FIELDS,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
@@ -16,7 +16,7 @@ from jobs.metric_tables import (
     SUMMARY_SCHEMA,
     to_arrow,
 )
-from jobs.metrics import Yardstick, compare, summarise
+from jobs.reporting.metrics import Yardstick, compare, summarise
 
 LABELS = ["a", "b", "c"]
 ARM = {"task": "t", "encoder": "e", "engine": "g", "arm": "one"}

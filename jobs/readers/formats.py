@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from jobs.batches import BadLine, Batch, FormatName, ReadOptions
-from jobs.byte_streams import Gunzipped, Readable, Transcoded, peek
-from jobs.delimited import read_delimited
-from jobs.detection import Format, detect
 from jobs.errors import ConfigError, DataError
-from jobs.json_document import read_document
-from jobs.json_records import read_jsonl
-from jobs.parquet_records import read_parquet
+from jobs.readers.batches import BadLine, Batch, FormatName, ReadOptions
+from jobs.readers.byte_streams import Gunzipped, Readable, Transcoded, peek
+from jobs.readers.delimited import read_delimited
+from jobs.readers.detection import Format, detect
+from jobs.readers.json_document import read_document
+from jobs.readers.json_records import read_jsonl
+from jobs.readers.parquet_records import read_parquet
 
 __all__ = ["BadLine", "Batch", "Format", "ReadOptions", "detect", "read"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inference.status import Status
-from jobs.report_words import best_of, with_interval
+from jobs.reporting.words import best_of, with_interval
 
 Format = Callable[[Any], str]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.hashes import content_hash, normalised, partition_of, text_hash
+from jobs.readers.hashes import content_hash, normalised, partition_of, text_hash
 
 
 def test_partitions_are_these_on_every_machine():

@@ -1,7 +1,7 @@
 import pytest
 
 from jobs.errors import ConfigError
-from jobs.sources import find, grouped
+from jobs.readers.sources import find, grouped
 
 
 @pytest.fixture

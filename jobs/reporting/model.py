@@ -10,13 +10,13 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from jobs.metric_tables import (
+from jobs.reporting.metric_tables import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     SLICES_SCHEMA,
     SUMMARY_SCHEMA,
 )
-from jobs.projection import Projection
+from jobs.reporting.projection import Projection
 
 
 def _empty(schema: pa.Schema) -> pd.DataFrame:
@@ -96,7 +96,7 @@ class ReportModel:
             are the arms of random selection.
         maps: One per encoder.
         coverage: One per encoder.
-        stage1: One mapping per selection; keys of `jobs.report_tables.STAGE1` come first under
+        stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
             their headings, further keys follow under their own names.
         samples: A few queries per arm.
         rejected: Mappings with table, status, reason and n, over all rows set aside.

@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from jobs.metric_tables import MAJORITY
-from jobs.metrics import Yardstick, summarise
-from jobs.projection import Projection
-from jobs.report_model import ReportModel, Sample
-from jobs.report_page import MAX_TEXT, build_page, draw_pictures
-from jobs.report_tables import keyed_table, plain
-from jobs.report_words import headline, records
+from jobs.reporting.metric_tables import MAJORITY
+from jobs.reporting.metrics import Yardstick, summarise
+from jobs.reporting.model import ReportModel, Sample
+from jobs.reporting.page import MAX_TEXT, build_page, draw_pictures
+from jobs.reporting.projection import Projection
+from jobs.reporting.tables import keyed_table, plain
+from jobs.reporting.words import headline, records
 from tests.jobs.report_example import LABELS, example_model, outputs_of
 
 SECTIONS = [

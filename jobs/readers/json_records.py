@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from json import JSONDecodeError
 from typing import Any
 
-from jobs.batches import BadLine, Batch, Blank, Item, ReadOptions, batched, excerpt
-from jobs.byte_streams import Readable, split_lines, too_large_detail
+from jobs.readers.batches import BadLine, Batch, Blank, Item, ReadOptions, batched, excerpt
+from jobs.readers.byte_streams import Readable, split_lines, too_large_detail
 
 NOT_FINITE_NOTE = "json_not_finite_as_null"
 

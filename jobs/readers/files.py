@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from jobs.batches import Batch, ReadOptions
-from jobs.columns import ColumnMap, describe, missing, no_id, resolve
-from jobs.formats import read
-from jobs.rows import MAX_TEXT_BYTES, Rows, to_rows
+from jobs.readers.batches import Batch, ReadOptions
+from jobs.readers.columns import ColumnMap, describe, missing, no_id, resolve
+from jobs.readers.formats import read
+from jobs.readers.rows import MAX_TEXT_BYTES, Rows, to_rows
 
 
 def read_rows(

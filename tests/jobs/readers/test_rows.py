@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.batches import BadLine, Batch
-from jobs.columns import ColumnMap
 from jobs.errors import InvariantError
-from jobs.formats import ReadOptions
-from jobs.reading import read_rows
-from jobs.row_tables import REJECTED_SCHEMA, row_schema
-from jobs.rows import label_counts, to_rows
+from jobs.readers.batches import BadLine, Batch
+from jobs.readers.columns import ColumnMap
+from jobs.readers.files import read_rows
+from jobs.readers.formats import ReadOptions
+from jobs.readers.row_tables import REJECTED_SCHEMA, row_schema
+from jobs.readers.rows import label_counts, to_rows
 
 ALL = ColumnMap(
     input="text",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from jobs.metric_tables import MAJORITY
+from jobs.reporting.metric_tables import MAJORITY
 
 Row = Mapping[str, Any]
 

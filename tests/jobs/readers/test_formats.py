@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs import batches, delimited
+from jobs.readers import batches, delimited
 from jobs.errors import ConfigError, DataError
-from jobs.formats import ReadOptions, detect, read
-from jobs.json_records import read_jsonl
+from jobs.readers.formats import ReadOptions, detect, read
+from jobs.readers.json_records import read_jsonl
 from tests.jobs.dirty import sentence
 
 RECORDS = [{"text": sentence(i), "label": f"c{i % 3}"} for i in range(5)]

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from jobs.columns import ColumnMap
-from jobs.duplicates import overlap, resolve_duplicates
 from jobs.errors import DataError
-from jobs.formats import ReadOptions
-from jobs.reading import read_rows
-from jobs.row_tables import REJECTED_SCHEMA, row_schema
-from jobs.rows import label_counts
+from jobs.readers.columns import ColumnMap
+from jobs.readers.duplicates import overlap, resolve_duplicates
+from jobs.readers.files import read_rows
+from jobs.readers.formats import ReadOptions
+from jobs.readers.row_tables import REJECTED_SCHEMA, row_schema
+from jobs.readers.rows import label_counts
 from tests.jobs.dirty import GENERATORS
 
 FOLDER = os.environ.get("DUALDIV_DATA_DIR")

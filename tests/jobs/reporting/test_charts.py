@@ -4,7 +4,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from jobs.report_charts import (
+from jobs.reporting.charts import (
     MAX_CONFUSION,
     _lumped,
     _plain,

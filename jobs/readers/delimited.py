@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jobs.batches import BadLine, Batch, Blank, Item, ReadOptions, batched, excerpt
-from jobs.byte_streams import Readable, split_lines, too_large_detail
 from jobs.errors import DataError
+from jobs.readers.batches import BadLine, Batch, Blank, Item, ReadOptions, batched, excerpt
+from jobs.readers.byte_streams import Readable, split_lines, too_large_detail
 
 DELIMITERS = (",", ";", "\t", "|")
 MAX_OPEN_CHARS = 64 << 20

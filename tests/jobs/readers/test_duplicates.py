@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.batches import Batch
-from jobs.columns import ColumnMap
-from jobs.duplicates import overlap, resolve_duplicates
 from jobs.errors import DataError
-from jobs.rows import to_rows
+from jobs.readers.batches import Batch
+from jobs.readers.columns import ColumnMap
+from jobs.readers.duplicates import overlap, resolve_duplicates
+from jobs.readers.rows import to_rows
 
 COLUMNS = ColumnMap(input="text", id="id", label="label")
 

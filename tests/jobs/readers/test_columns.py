@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from jobs.columns import ColumnMap, resolve
 from jobs.errors import ConfigError, DataError
-from jobs.formats import ReadOptions
-from jobs.reading import read_rows
+from jobs.readers.columns import ColumnMap, resolve
+from jobs.readers.files import read_rows
+from jobs.readers.formats import ReadOptions
 
 
 def found(columns, **mapping):

@@ -9,10 +9,10 @@ from itertools import count
 from json import JSONDecodeError
 from typing import Any
 
-from jobs.batches import BadLine, Batch, Item, ReadOptions, batched, excerpt
-from jobs.byte_streams import CHUNK_BYTES, Readable
 from jobs.errors import DataError
-from jobs.json_records import decoder, ends_early, json_kind
+from jobs.readers.batches import BadLine, Batch, Item, ReadOptions, batched, excerpt
+from jobs.readers.byte_streams import CHUNK_BYTES, Readable
+from jobs.readers.json_records import decoder, ends_early, json_kind
 
 SPACE = re.compile(r"[ \t\n\r]*")
 

@@ -1,0 +1,1 @@
+"""Output tables to metric tables, pictures and the page."""
