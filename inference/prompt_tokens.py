@@ -37,14 +37,15 @@ def control_strings(tokenizer: Tokenizer) -> tuple[str, ...]:
         tokenizer: a transformers tokenizer.
 
     Returns:
-        All special tokens, and added tokens written `<...>`.
+        All special tokens, and added tokens written `<...>`, without white space at the edges.
     """
     found = set(getattr(tokenizer, "all_special_tokens", ()))
     for token in getattr(tokenizer, "added_tokens_decoder", {}).values():
         text = str(token)
         if getattr(token, "special", False) or (text.startswith("<") and text.endswith(">")):
             found.add(text)
-    return tuple(sorted((text for text in found if text.strip()), key=lambda t: (-len(t), t)))
+    bare = {text.strip() for text in found} - {""}
+    return tuple(sorted(bare, key=lambda text: (-len(text), text)))
 
 
 def neutralise(text: str, control: Sequence[str]) -> str:

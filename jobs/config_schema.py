@@ -74,14 +74,17 @@ class EncoderConfig(Section):
     model: str | None = None
     revision: str | None = None
     query_model: str | None = None
+    query_revision: str | None = None
     query_prompt: str | None = None
     document_prompt: str | None = None
     pooling: Literal["mean", "cls", "lasttoken"] | None = None
+    append_eos: bool | None = None
     max_tokens: int | None = Field(None, ge=1)
     query_max_tokens: int | None = Field(None, ge=1)
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     storage: Literal["float32", "float16"] | None = None
     batch_size: int | None = Field(None, ge=1)
+    device: str | None = None
     trust_remote_code: bool = False
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from inference.encoder import Encoder, EncoderSpec, encoder_id
+from inference.encoder import Encoder, EncoderSpec, encoder_id, pinned
 from inference.presets import PRESETS
 from inference.status import Status
 from jobs.cluster import finish, with_gpus
@@ -32,7 +32,7 @@ def run_stage(run: Run) -> None:
     for name in sorted({arm.encoder for arm in run.arms}):
         spec = encoder_spec(run.config.file.encoders[name], key=f"encoders.{name}")
         run.encoder_ids[name] = identify(name, spec)
-        _embed(run, name, spec)
+        _embed(run, name, pinned(spec))
     _warn_of_losses(run)
 
 

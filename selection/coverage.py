@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from selection.arrays import Float32, Float64, Int64, require_vectors
-from selection.kernels import GROUND_TILE, excess, padded
+from selection.kernels import GROUND_TILE, cover_by, excess
 
 
 class CoverageOracle(Protocol):
@@ -26,6 +26,9 @@ class CoverageOracle(Protocol):
 
     def add(self, index: int) -> float:
         """Take this candidate as the next pick; returns its coverage gain."""
+
+    def add_many(self, indices: Int64) -> Float64:
+        """Take these candidates as the next picks, in order; returns their gains, (c,)."""
 
     def n_covered(self, k: int) -> Int64:
         """How many ground points each of the first k picks covers best, (k,)."""
@@ -107,22 +110,27 @@ class CoverageShard:
         Raises:
             ValueError: As `gains`.
         """
-        block = require_vectors("CoverageShard.add.candidate", candidate[None, :], dim=self.dim)
-        # Shaped as in `gains`, so that a copy of a pick gains 0 afterwards, not rounding.
-        block = padded(block)
-        gain = 0.0
-        for start in range(0, self.n_points, GROUND_TILE):
-            tile = slice(start, start + GROUND_TILE)
-            cosine = (self._vectors[tile] @ block.T)[:, 0]
-            cover = self._cover[tile]
-            better = cosine > cover
-            gain += float((cosine[better] - cover[better]).sum(dtype=np.float64))
-            cover[better] = cosine[better]
-            self._owner[tile][better] = self._n_picks
-        if self._n_picks == 0:
-            self._owner[:] = 0  # a point opposite to the first pick gains nothing, and is its too
-        self._n_picks += 1
-        return gain
+        return float(self.add_many(candidate[None, :])[0])
+
+    def add_many(self, candidates: Float32) -> Float64:
+        """Take candidates as the next picks, one after another.
+
+        Args:
+            candidates: (c, d) float32 unit vectors, in the order of picking.
+
+        Returns:
+            (c,) float64, the gain of each given those before it; O(m d c) time.
+
+        Raises:
+            ValueError: As `gains`.
+        """
+        block = require_vectors("CoverageShard.add.candidates", candidates, dim=self.dim)
+        gains = cover_by(self._vectors, block, self._cover, self._owner, first=self._n_picks)
+        if self._n_picks == 0 and len(block):
+            # A point opposite to the first pick gains nothing, and is its too.
+            self._owner[self._owner < 0] = 0
+        self._n_picks += len(block)
+        return gains
 
     def n_covered(self, k: int) -> Int64:
         """Return how many ground points each of the first k picks covers best.
@@ -186,6 +194,14 @@ class LocalCoverage:
         for shard in self._shards:
             gain += shard.add(self._candidates[index])
         return gain
+
+    def add_many(self, indices: Int64) -> Float64:
+        """Take these candidates as the next picks, in order; returns their gains, (c,)."""
+        block = self._candidates[indices]
+        total = np.zeros(len(block), dtype=np.float64)
+        for shard in self._shards:
+            total += shard.add_many(block)
+        return total
 
     def n_covered(self, k: int) -> Int64:
         """Return how many ground points each of the first k picks covers best, (k,) int64."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numba
 import numpy as np
 
-from selection.arrays import Float32, Float64
+from selection.arrays import Float32, Float64, Int64
 
 # A tile is the largest block of cosines that exists at any time: 2 MiB of float32, which stays
 # in a core's cache between the product and the sum. Fixed, because shapes change the rounding.
@@ -52,6 +52,30 @@ def add_excess(cosines: Float32, cover: Float32, total: Float64) -> None:
 
 
 @numba.njit(nogil=True)  # type: ignore[misc]
+def raise_cover(
+    cosines: Float32, cover: Float32, owner: Int64, total: Float64, first: int
+) -> None:
+    """Let picks cover ground points one after another; O(rows * columns).
+
+    Args:
+        cosines: (rows, columns) float32, ground points by picks in their order.
+        cover: (rows,) float32, changed in place.
+        owner: (rows,) int64, number of the pick that covers the point best, changed in place.
+        total: (columns,) float64, the gain of each pick, added to in place.
+        first: Number of the first of these picks.
+    """
+    for i in range(cosines.shape[0]):
+        level = cover[i]
+        for j in range(cosines.shape[1]):
+            cosine = cosines[i, j]
+            if cosine > level:
+                total[j] += cosine - level
+                level = cosine
+                owner[i] = first + j
+        cover[i] = level
+
+
+@numba.njit(nogil=True)  # type: ignore[misc]
 def add_excess_per_query(cosines: Float32, covers: Float32, total: Float64) -> None:
     """Add the excess over every query's own cover; O(queries * rows * columns).
 
@@ -83,6 +107,32 @@ def excess(ground: Float32, cover: Float32, candidates: Float32) -> Float64:
             add_excess(ground[rows] @ block.T, cover[rows], total)
         result[columns] = total[: columns.stop - columns.start]
     return result
+
+
+def cover_by(
+    ground: Float32, picks: Float32, cover: Float32, owner: Int64, *, first: int
+) -> Float64:
+    """Take picks in their order: raise cover and owner in place, and return each pick's gain.
+
+    Args:
+        ground: (m, d) float32.
+        picks: (k, d) float32.
+        cover: (m,) float32.
+        owner: (m,) int64.
+        first: Number of the first of these picks.
+
+    Returns:
+        (k,) float64; O(m d k) time, one tile of memory beyond the result.
+    """
+    gains = np.zeros(len(picks), dtype=np.float64)
+    for columns in _blocks(len(picks), CANDIDATE_TILE):
+        # Shaped as in `excess`, so that a copy of a pick gains 0 afterwards, not rounding.
+        block, width = padded(picks[columns]), columns.stop - columns.start
+        for rows in _blocks(len(ground), GROUND_TILE):
+            cosines = (ground[rows] @ block.T)[:, :width]
+            number = first + columns.start
+            raise_cover(cosines, cover[rows], owner[rows], gains[columns], number)
+    return gains
 
 
 def excess_per_query(ground: Float32, queries: Float32, candidates: Float32) -> Float64:

@@ -103,8 +103,7 @@ def evaluate(
         )
     scale = objective.coverage_scale(oracle.n_points, weight=coverage_weight, n_total=n_total)
     trace = Trace(oracle, candidates, objective=objective, scale=scale)
-    for index in picks:
-        trace.add(int(index))
+    trace.add_many(picks)
     return trace.selection(evaluations=len(picks), n_candidates=n)
 
 

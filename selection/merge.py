@@ -66,7 +66,7 @@ def merge(
         n_total: N of the whole corpus.
 
     Returns:
-        The solution and both values. Evaluations count those of the judging as well.
+        The solution and both values.
 
     Raises:
         ValueError: Unknown method, bad vectors, or an index outside the candidates.

@@ -81,12 +81,20 @@ class Trace:
 
     def add(self, index: int) -> None:
         """Take a candidate; one without a rank of its own adds its coverage only, and is marked."""
+        self._append(index, self.oracle.add(index))
+
+    def add_many(self, indices: Int64) -> None:
+        """Take candidates in order, with one call to the oracle."""
+        for index, gain in zip(indices, self.oracle.add_many(indices), strict=True):
+            self._append(int(index), float(gain))
+
+    def _append(self, index: int, coverage: float) -> None:
         diversity = self._log_det.add(index) if self._log_det is not None else 0.0
         if diversity == -np.inf:
             diversity = 0.0
             if self._rank_exhausted_at is None:
                 self._rank_exhausted_at = len(self.picks)
-        self._coverage.append(self.scale * self.oracle.add(index))
+        self._coverage.append(self.scale * coverage)
         self._diversity.append(diversity)
         self.picks.append(index)
 

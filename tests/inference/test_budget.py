@@ -93,6 +93,24 @@ def test_demonstrations_shared_by_queries_are_tokenised_once():
     assert tokenizer.n_calls - before == 2
 
 
+class MergingTokenizer:
+    """Counts three tokens more for a text by itself than inside a prompt."""
+
+    bos_token = None
+
+    def __call__(self, text, *, add_special_tokens):
+        return {"input_ids": [0] * (len(text) + (0 if add_special_tokens else 3))}
+
+
+def test_demonstrations_that_a_first_guess_gave_up_come_back_if_the_whole_prompt_fits():
+    counter = TokenCounter(MergingTokenizer())
+    four = demos([5, 6, 7, 8])
+    limit = len(build(TASK, [], "query", spec=SPECS[0])) + sum(
+        len("Input: \nAnswer: fruit\n\n") + n for n in (5, 6, 7)
+    )
+    assert fit(TASK, four, "query", budget=Budget(limit, counter)).kept == (0, 1, 2)
+
+
 def test_the_memory_of_lengths_is_bounded():
     tokenizer = CountingTokenizer()
     counter = TokenCounter(tokenizer, max_remembered=2)

@@ -179,9 +179,9 @@ def test_poison_rows_that_stand_together_are_no_engine_fault():
 
 def test_many_poison_rows_among_good_ones_are_no_engine_fault():
     running, _ = engine(dies_on("poison"))
-    prompts = [f"{i:02} {'poison' if i % 2 else 'ok'}" for i in range(40)]
+    prompts = [f"{i:03} {'poison' if i % 2 else 'ok'}" for i in range(120)]
     done = running.generate(prompts, Sampling())
-    assert sum(c.status is Status.ENGINE_CRASH for c in done) == 20
+    assert sum(c.status is Status.ENGINE_CRASH for c in done) == 60
 
 
 def test_a_start_that_fails_twice_is_tried_a_third_time():

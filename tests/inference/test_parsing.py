@@ -26,6 +26,7 @@ RELATION = Task(
 ADVICE = Task("advice", ("no advice", "weak advice", "strong advice", "advice"))
 LETTERS = Task("letters", ("A", "B", "C"), verbalizers={})
 DIGITS = Task("digits", ("0", "1", "2", "10"))
+DRINKS = Task("drink", ("fruit", "fruit juice", "fruit juice drink", "milk"))
 LANGUAGES = Task("language", ("C", "C++", "C#", "Java", "JavaScript"))
 
 TUMOUR, GLAND, INJURY, CAUSE = "C00-D49", "E00-E89", "S00-T88", "V00-Y99"
@@ -90,6 +91,10 @@ TUMOUR, GLAND, INJURY, CAUSE = "C00-D49", "E00-E89", "S00-T88", "V00-Y99"
         (ADVICE, "No advice is given.", "no advice", "found"),
         (ADVICE, "advice", "advice", "exact"),
         (ADVICE, "strong", "strong advice", "partial"),
+        (DRINKS, "It is fruit juice, I think", "fruit juice", "found"),
+        (DRINKS, "fruit juice drink (sweet)", "fruit juice drink", "found"),
+        (DRINKS, "some fruit", "fruit", "found"),
+        (DRINKS, "fruit", "fruit", "exact"),
         (LETTERS, "B", "B", "exact"),
         (LETTERS, "b.", "B", "exact"),
         (LETTERS, "(B)", "B", "exact"),

@@ -101,3 +101,15 @@ def test_bad_candidates_are_refused(unit_vectors):
         shard.add(np.array([np.nan, 0, 0], dtype=np.float32))
     with pytest.raises(ValueError, match="shard 0 has shape"):
         LocalCoverage([shard], unit_vectors(2, 4))
+
+
+def test_many_picks_at_once_are_the_same_picks_one_by_one():
+    rng = np.random.default_rng(3)
+    ground, picks = (rng.standard_normal((n, 24)).astype(np.float32) for n in (5000, 300))
+    for block in (ground, picks):
+        block /= np.linalg.norm(block, axis=1, keepdims=True)
+    together, alone = CoverageShard(ground), CoverageShard(ground)
+    gains = np.concatenate([together.add_many(picks[:7]), together.add_many(picks[7:])])
+    assert gains.tolist() == pytest.approx([alone.add(pick) for pick in picks], abs=1e-3)
+    assert together.n_covered(300).tolist() == alone.n_covered(300).tolist()
+    assert together.n_covered(300).sum() == 5000
