@@ -11,11 +11,10 @@ from dataclasses import asdict
 from typing import Any
 
 from jobs.config import Config, load
-from jobs.errors import DualdivError
+from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
 
 STAGE_VERBS = ("ingest", "embed", "select", "rank", "assemble", "generate", "evaluate", "report")
-INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     prepare = verbs.add_parser("prepare", help="a public data set as row Parquet")
     prepare.add_argument("name", metavar="NAME", help="icd10")
     prepare.add_argument("--out", help="folder to write to; default data/NAME")
-    prepare.add_argument("--seed", type=int, default=0, help="of the query sample")
+    prepare.add_argument("--seed", type=int, default=0, help="of the samples it draws")
+    prepare.add_argument("--rows", type=int, metavar="N", help="keep N rows of the corpus")
     prepare.set_defaults(act=_prepare)
     for verb in (status, prepare):
         verb.add_argument("--json", action="store_true", help="the result as JSON on stdout")
@@ -149,4 +149,10 @@ def _status(arguments: argparse.Namespace) -> dict[str, Any]:
 def _prepare(arguments: argparse.Namespace) -> dict[str, Any]:
     from jobs.prepare import prepare
 
-    return prepare(arguments.name, out=arguments.out, seed=arguments.seed)
+    if arguments.rows is not None and arguments.rows < 1:
+        raise ConfigError(f"--rows {arguments.rows}: wanted a whole number, at least 1.")
+    made = prepare(arguments.name, out=arguments.out, seed=arguments.seed, rows=arguments.rows)
+    progress = Progress()
+    progress.line("prepare", f"{made['corpus']}  {made['corpus_rows']:,} rows")
+    progress.line("prepare", f"{made['queries']}  {made['query_rows']:,} rows")
+    return made

@@ -1,5 +1,7 @@
 """Error classes by who must act, and the exit code of each."""
 
+INTERRUPTED = 130
+
 
 class DualdivError(Exception):
     """A failure the user can understand and act on; its text is the whole message."""

@@ -1,5 +1,6 @@
 """The pipeline: every stage in its order, each found or made, the manifest written after each."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from jobs import select as stage1
 from jobs.checks import check_config
 from jobs.cluster import connected
 from jobs.config import Config
-from jobs.errors import DataError
+from jobs.errors import INTERRUPTED, DataError, DualdivError
 from jobs.ledger import Ledger, fingerprint
 from jobs.progress import Progress
 from jobs.run import Run
@@ -75,11 +76,15 @@ def execute(
     with lock.held(ledger.store, warn=progress.warn) as run_id:
         run = Run(config=config, ledger=ledger, progress=progress)
         run.manifest = _begin(run, run_id)
-        with connected(config.file.cluster):
-            for name in list(STAGES)[: list(STAGES).index(until) + 1]:
-                _stage(run, name)
-                if name == "ingest":
-                    _judge_rejects(run, fail_on_rejects)
+        try:
+            with connected(config.file.cluster):
+                for name in list(STAGES)[: list(STAGES).index(until) + 1]:
+                    _stage(run, name)
+                    if name == "ingest":
+                        _judge_rejects(run, fail_on_rejects)
+        except (DualdivError, KeyboardInterrupt) as error:
+            _fail(run, error)
+            raise
         return _end(run, until)
 
 
@@ -121,6 +126,15 @@ def _judge_rejects(run: Run, most: float | None) -> None:
 def _n_rejected(run: Run) -> int:
     tables = run.manifest["tables"].values()
     return sum(sum(table["counts"]["rejected"].values()) for table in tables)
+
+
+def _fail(run: Run, error: BaseException) -> None:
+    """Leave the reason in the manifest: `ray job` reports every failure as exit code 1."""
+    code = error.exit_code if isinstance(error, DualdivError) else INTERRUPTED
+    run.manifest |= {"result": "failed", "exit_code": code, "message": str(error) or "interrupted"}
+    run.manifest["finished"] = manifest.now()
+    with contextlib.suppress(DualdivError):
+        manifest.save(run.ledger.store, run.manifest)
 
 
 def _end(run: Run, until: str) -> Result:

@@ -83,13 +83,16 @@ class Code:
     category: str
 
 
-def prepare(out: Path, *, seed: int = 0, per_class: int = 12) -> dict[str, Any]:
+def prepare(
+    out: Path, *, seed: int = 0, per_class: int = 12, rows: int | None = None
+) -> dict[str, Any]:
     """Write corpus.parquet, queries.parquet and meta.json.
 
     Args:
         out: Folder to write to.
-        seed: Of the query sample.
+        seed: Of the query sample, and of the sample of the corpus.
         per_class: Most queries of one chapter; about 200 in all.
+        rows: Rows of the corpus to keep, drawn uniformly; None: all.
 
     Returns:
         What meta.json holds, and the paths.
@@ -101,7 +104,8 @@ def prepare(out: Path, *, seed: int = 0, per_class: int = 12) -> dict[str, Any]:
     codes = read_codes(_package())
     queries = sample(codes, seed=seed, per_class=per_class)
     held_out = {code.group for code in queries}
-    corpus = [code for code in codes if code.group not in held_out]
+    whole = [code for code in codes if code.group not in held_out]
+    corpus = thinned(whole, rows=rows, seed=seed)
     meta = {
         "source": f"simple-icd-10-cm {version('simple-icd-10-cm')}",
         "seed": seed,
@@ -109,7 +113,7 @@ def prepare(out: Path, *, seed: int = 0, per_class: int = 12) -> dict[str, Any]:
         "corpus_rows": len(corpus),
         "query_rows": len(queries),
         "held_out_categories": sorted(held_out),
-        "rows_lost_with_them": len(codes) - len(corpus) - len(queries),
+        "rows_lost_with_them": len(codes) - len(whole) - len(queries),
         "corpus_labels": dict(Counter(code.label for code in corpus)),
         "query_labels": dict(Counter(code.label for code in queries)),
     }
@@ -171,6 +175,15 @@ def sample(codes: list[Code], *, seed: int, per_class: int) -> list[Code]:
             if number < len(candidates) and len(chosen) < N_QUERIES:
                 chosen.add(candidates[number].id)
     return [code for code in codes if code.id in chosen]
+
+
+def thinned(codes: list[Code], *, rows: int | None, seed: int) -> list[Code]:
+    """Keep a uniform sample of `rows` codes, in their order; None keeps all."""
+    if rows is None or rows >= len(codes):
+        return codes
+    chosen = sorted(codes, key=lambda code: _draw_key(code.id, seed))[:rows]
+    kept = {code.id for code in chosen}
+    return [code for code in codes if code.id in kept]
 
 
 def _draw(groups: dict[str, list[Code]], seed: int, times: Counter[str]) -> list[Code]:

@@ -125,3 +125,15 @@ def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r"prepare icd11: unknown; wanted one of icd10"):
         prepare("icd11")
     assert set(PREPARERS) == {"icd10"}
+
+
+def test_a_thinner_corpus_is_a_seeded_sample_with_the_same_queries(tmp_path):
+    pytest.importorskip("simple_icd_10_cm", reason="needs the package simple-icd-10-cm")
+    whole = PREPARERS["icd10"](tmp_path / "whole")
+    made = PREPARERS["icd10"](tmp_path / "some", rows=500)
+    again = PREPARERS["icd10"](tmp_path / "again", rows=500)
+    assert (made["corpus_rows"], made["query_rows"]) == (500, whole["query_rows"])
+    tables = [pq.read_table(one["corpus"]) for one in (made, again, whole)]
+    assert tables[0].equals(tables[1])
+    assert set(tables[0]["id"].to_pylist()) < set(tables[2]["id"].to_pylist())
+    assert len(set(tables[0]["label"].to_pylist())) > 10

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.readers import batches, delimited
 from jobs.errors import ConfigError, DataError
+from jobs.readers import batches, delimited
 from jobs.readers.formats import ReadOptions, detect, read
 from jobs.readers.json_records import read_jsonl
 from tests.jobs.dirty import sentence

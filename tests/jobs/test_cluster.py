@@ -1,0 +1,67 @@
+"""Units of work through Ray Data: errors that travel, workers that die, resources that lack."""
+
+import os
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+from jobs.cluster import n_workers, run_units
+from jobs.config_schema import WorkersConfig
+from jobs.errors import ClusterError, DataError
+from jobs.ledger import Ledger, Unit
+
+pytestmark = pytest.mark.ray
+
+
+@dataclass
+class Work:
+    out: str
+    n_made: int = 0
+
+    def __call__(self, payload):
+        ledger, name = Ledger(self.out), payload["name"]
+        if payload.get("fail"):
+            raise DataError(f"{name}: a file that cannot be read")
+        flag = ledger.store.path(f"died-{name}")
+        if payload.get("die") and not flag.exists():
+            flag.touch()
+            os._exit(9)
+        self.n_made += 1
+        table = pa.table({"n": [self.n_made]})
+        return ledger.commit(Unit("made", name, name), table)
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+def test_every_unit_is_made_even_when_a_worker_dies(tmp_path, embedded_ray, stateful):
+    payloads = [{"name": f"u{i}", "die": i == 3} for i in range(6)]
+    made = run_units(Work(str(tmp_path)), payloads, workers=WorkersConfig(), stateful=stateful)
+    assert sorted(marker.name for marker in made) == [f"u{i}" for i in range(6)]
+
+
+def test_actors_keep_their_state_from_unit_to_unit(tmp_path, embedded_ray):
+    payloads = [{"name": f"u{i}"} for i in range(6)]
+    workers = WorkersConfig(actors=1)
+    made = list(run_units(Work(str(tmp_path)), payloads, workers=workers, stateful=True))
+    ledger = Ledger(str(tmp_path))
+    assert sorted(ledger.read(m)["n"][0].as_py() for m in made) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+def test_an_error_the_user_can_act_on_keeps_its_class_and_text(tmp_path, embedded_ray, stateful):
+    payloads = [{"name": "u0", "fail": True}]
+    with pytest.raises(DataError, match="u0: a file that cannot be read"):
+        list(run_units(Work(str(tmp_path)), payloads, workers=WorkersConfig(), stateful=stateful))
+
+
+def test_what_cannot_fit_is_refused_with_the_sum(embedded_ray):
+    with pytest.raises(ClusterError, match=r"needs 4 CPUs and 0 GPUs; the cluster has 2 CPUs"):
+        n_workers(WorkersConfig(cpus=4), 10)
+    with pytest.raises(ClusterError, match=r"needs 1 CPUs and 2 GPUs; .* and 0 GPUs"):
+        n_workers(WorkersConfig(gpus=2), 10)
+
+
+def test_never_more_workers_than_units_or_than_fit(embedded_ray):
+    assert n_workers(WorkersConfig(), 1) == 1
+    assert n_workers(WorkersConfig(actors=8), 10) == 2
+    assert n_workers(WorkersConfig(cpus=0.5), 10) == 4
