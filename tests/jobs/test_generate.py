@@ -168,23 +168,29 @@ def test_chat_without_a_template_is_refused_by_model_and_option(config, tmp_path
         {"seed": 7},
     ],
 )
-def test_another_decoder_or_seed_is_answered_anew(config, change):
+def test_another_decoder_or_seed_is_answered_anew(config, change, tmp_path):
     from jobs.generate import _units
     from jobs.ledger import Marker
     from jobs.progress import Progress
     from jobs.run import Part, Run, Table
 
-    def mark(**changes):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+
+    def mark(weights="a", **changes):
+        (folder / "model.safetensors").write_text(weights)
         loaded = config(**changes)
         run = Run(loaded, Ledger(loaded.out), Progress(quiet=True))
         rows = Marker("queries/x", "p", "f", 1, 1, "c", {"content": "rows", "labels": {}})
         for name in ("corpus", "queries"):
             run.tables[name] = Table(name, (Part(0, 0, rows),), 1)
         run.prompts["main"] = [Marker("prompts/x", "part", "f", 1, 1, "sum", {})]
-        ((unit, _),) = _units(run, EngineSpec("package:none"), run.arms[0])
+        ((unit, _),) = _units(run, EngineSpec(str(folder)), run.arms[0])
         return unit.fingerprint
 
     base = {"generate": {"decoder": "generate"}}
     first = mark(**base)
     assert mark(**base) == first
     assert mark(**base | change) != first
+    assert mark(weights="b", **base) != first
