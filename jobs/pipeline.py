@@ -138,6 +138,7 @@ def _fail(run: Run, error: BaseException) -> None:
 
 
 def _end(run: Run, until: str) -> Result:
+    run.ledger.store.remove_tree("tmp")
     rejected = _n_rejected(run)
     result = "done_with_rejects" if rejected else "done"
     run.manifest |= {"result": result, "finished": manifest.now(), "exit_code": 0}

