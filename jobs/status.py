@@ -16,6 +16,7 @@ STAGE_ENTRIES = (
     "prompts",
     "outputs",
     "metrics",
+    "report",
 )
 
 
