@@ -11,6 +11,7 @@ from jobs.run import Run
 from jobs.tasks import task_of
 
 VERSION = 1
+ROW_COLUMNS = ["id", "input", "output", "label", "tags", "group"]
 POOL_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -50,9 +51,11 @@ def run_stage(run: Run) -> None:
 
 def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
     """Ids of an arm's candidates that may serve as demonstrations, in the order of picking."""
-    table = run.ledger.read(run.candidates[arm], ["id", "label"])
-    pairs = zip(table.column("id").to_pylist(), table.column("label").to_pylist(), strict=True)
-    return [row_id for row_id, label in pairs if canonical(task, label) is not None]
+    assert run.pool is not None
+    pool = run.ledger.read(run.pool, ["id", "label"])
+    labels = dict(zip(pool["id"].to_pylist(), pool["label"].to_pylist(), strict=True))
+    ids = run.ledger.read(run.candidates[arm], ["id"])["id"].to_pylist()
+    return [row_id for row_id in ids if canonical(task, labels.get(row_id)) is not None]
 
 
 # The Ray-free function.
@@ -79,7 +82,7 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
         for ok, label in zip(known, labelled["label"].to_pylist(), strict=True)
     ]
     n = labelled.num_rows
-    columns = {name: labelled[name] for name in ("id", "input", "output", "label", "tags", "group")}
+    columns = {name: labelled[name] for name in ROW_COLUMNS}
     columns |= {
         "source": pa.array(["corpus"] * n, pa.string()),
         "version": pa.nulls(n, pa.string()),
@@ -98,18 +101,18 @@ def _content(records: pa.Table) -> list[str]:
 
 
 def _all_candidates(run: Run) -> pa.Table:
-    names = ["id", "input", "output", "label", "tags", "group"]
-    markers = {marker.folder: marker for marker in run.candidates.values()}
-    seen: set[str] = set()
-    tables = []
-    for folder in sorted(markers):
-        table = run.ledger.read(markers[folder], names)
-        fresh = [row_id not in seen for row_id in table["id"].to_pylist()]
-        seen.update(table["id"].to_pylist())
-        tables.append(table.filter(pa.array(fresh, pa.bool_())))
-    if not tables:
-        return POOL_SCHEMA.empty_table().select(names)
-    return pa.concat_tables(tables, promote_options="permissive")
+    """The corpus rows of all candidates, with the labels they have today."""
+    chosen: set[str] = set()
+    for marker in run.candidates.values():
+        chosen.update(run.ledger.read(marker, ["id"])["id"].to_pylist())
+    wanted = pa.array(sorted(chosen), pa.string())
+    tables = [POOL_SCHEMA.empty_table().select(ROW_COLUMNS)]
+    for part in run.tables["corpus"].parts if chosen else ():
+        ids = run.ledger.read(part.marker, ["id"])["id"]
+        if pc.any(pc.is_in(ids, value_set=wanted)).as_py():
+            table = run.ledger.read(part.marker, ROW_COLUMNS)
+            tables.append(table.filter(pc.is_in(table["id"], value_set=wanted)))
+    return pa.concat_tables(tables)
 
 
 def _unit(version: int, mark: str) -> Unit:

@@ -173,7 +173,7 @@ def _entry(markers: list[Marker]) -> dict[str, Any]:
 
 
 def _unit(encoder: str, part: Part, table: str) -> tuple[Unit, dict[str, Any]]:
-    mark = fingerprint("embed", VERSION, encoder, ROLES[table], part.content)
+    mark = fingerprint("embed", VERSION, encoder, ROLES[table], part.marker.stats["texts"])
     unit = Unit(f"embeddings/{encoder}/{mark}", "part", mark)
     payload = {"unit": asdict(unit), "rows": part.marker.as_dict(), "role": ROLES[table]}
     return unit, payload

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,8 +19,10 @@ from jobs.readers.row_tables import REJECTED_SCHEMA, row_schema
 from jobs.readers.sources import SourceFile, find, grouped
 from jobs.run import Part, Run, Table
 from jobs.spill import SpillWork, rows_of_partition, value_counts
+from jobs.tasks import label_spellings, task_of
 
 VERSION = 1
+MOST_LISTED = 25
 Units = list[tuple[Unit, dict[str, Any]]]
 TABLES = ("corpus", "queries")
 
@@ -62,7 +65,7 @@ def run_stage(run: Run) -> None:
     _check(run)
     _warn_of_overlap(run)
     for name in TABLES:
-        _record_counts(run, name)
+        _tell(run, name)
 
 
 def _intake(run: Run, name: str) -> Intake:
@@ -136,14 +139,12 @@ class PartitionWork:
 
 
 def part_stats(rows: pa.Table) -> dict[str, Any]:
-    """What is counted of a part, with the fingerprint of its content."""
-    content = hashlib.blake2b(digest_size=8)
-    for column in ("id", "row_hash", "status"):
-        content.update("\x1f".join(rows.column(column).to_pylist()).encode())
-        content.update(b"\x1e")
+    """What is counted of a part, with the fingerprints of its rows and of their texts alone."""
     flags = Counter(flag for flags in rows.column("flags").to_pylist() for flag in flags or ())
     return {
-        "content": content.hexdigest(),
+        "content": _digest(rows, ("id", "row_hash", "status")),
+        # A label that arrives later changes the row, but not what there is to embed.
+        "texts": _digest(rows, ("id", "input", "status")),
         "status": value_counts(rows.column("status")),
         "labels": value_counts(rows.column("label")),
         "n_unlabelled": rows.column("label").null_count,
@@ -151,30 +152,43 @@ def part_stats(rows: pa.Table) -> dict[str, Any]:
     }
 
 
+def _digest(rows: pa.Table, columns: tuple[str, ...]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for column in columns:
+        for value in rows.column(column).to_pylist():
+            data = (value or "").encode()
+            digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
 def _divide(
     ledger: Ledger, rows: pa.Table, payload: dict[str, Any]
 ) -> tuple[list[list[Any]], pa.Table]:
-    """Give each earlier segment the rows it already holds; what is left is new."""
+    """Give each earlier segment the texts it already holds; what is left is new."""
     kept: list[list[Any]] = []
+    keys = pa.array(_keys(rows), pa.string())
     for segment, plain in payload["previous"]:
         marker = Marker(**plain)
-        old = ledger.read(marker, ["id", "row_hash"])
-        known = pa.array(_keys(old), pa.string())
-        here = pc.is_in(pa.array(_keys(rows), pa.string()), value_set=known)
+        old = ledger.read(marker, ["id", "input", "row_hash"])
+        here = pc.is_in(keys, value_set=pa.array(_keys(old), pa.string()))
         held = rows.filter(here)
-        if held.num_rows != old.num_rows:
-            # Rows were changed or removed in the input: the segment shrinks to what is left.
+        if not held.column("row_hash").equals(old.column("row_hash")):
+            # Rows were changed or removed in the input: the segment follows.
             name = f"part-s{segment:04d}-p{payload['partition']:05d}"
             unit = Unit(payload["unit"]["folder"], name, payload["unit"]["fingerprint"])
             marker = ledger.commit(unit, held, stats=part_stats(held))
         kept.append([segment, marker.as_dict()])
-        rows = rows.filter(pc.invert(here))
+        rows, keys = rows.filter(pc.invert(here)), keys.filter(pc.invert(here))
     return kept, rows
 
 
 def _keys(rows: pa.Table) -> list[str]:
-    ids, hashes = rows.column("id").to_pylist(), rows.column("row_hash").to_pylist()
-    return [f"{row_hash}{row_id}" for row_id, row_hash in zip(ids, hashes, strict=True)]
+    """Id and exact text of every row, short."""
+    pairs = zip(rows.column("id").to_pylist(), rows.column("input").to_pylist(), strict=True)
+    return [
+        f"{hashlib.blake2b((text or '').encode(), digest_size=8).hexdigest()}{i}"
+        for i, text in pairs
+    ]
 
 
 # The Ray wiring.
@@ -212,20 +226,13 @@ def _record(
     parts = _collect(markers, segment=intake.segment)
     rejected = _rejected(run.ledger, spills, units)
     notes: Counter[str] = sum((Counter(s.stats["notes"]) for s in spills), Counter())
-    for note, number in sorted(notes.items()):
-        if " " in note:
-            run.progress.warn(f"{intake.name}: {note}" + (f" ({number:,})" if number > 1 else ""))
-    duplicates = sum_counts(markers, "duplicates")
-    if duplicates:
-        what = ", ".join(f"{name} {number:,}" for name, number in sorted(duplicates.items()))
-        run.progress.warn(f"{intake.name}: ids that stand more than once: {what}")
     run.tables[intake.name] = Table(intake.name, tuple(parts), intake.config.partition.count)
     run.manifest.setdefault("tables", {})[intake.name] = {
         "identity": intake.identity,
         "source": intake.source,
         "rejected": [marker.as_dict() for marker in rejected],
         "notes": dict(notes),
-        "duplicates": duplicates,
+        "duplicates": sum_counts(markers, "duplicates"),
         "partition": intake.config.partition.model_dump(),
         "parts": [
             {"segment": p.segment, "partition": p.partition, "marker": p.marker.as_dict()}
@@ -344,19 +351,51 @@ def _text_hashes(run: Run, name: str) -> pa.ChunkedArray:
     return pa.chunked_array(chunks)
 
 
-def _record_counts(run: Run, name: str) -> None:
-    table = run.tables[name]
-    rejected = rejected_rows(run, name)
-    run.manifest["tables"][name]["counts"] = {
+def _tell(run: Run, name: str) -> None:
+    """Record and print what was counted; a table found unchanged is told like a new one."""
+    table, entry = run.tables[name], run.manifest["tables"][name]
+    rejected = value_counts(rejected_rows(run, name).column("reason"))
+    entry["counts"] = {
         "rows": table.n_rows,
         "status": table.counts("status"),
         "labels": table.counts("labels"),
+        "unlabelled": sum(int(part.marker.stats["n_unlabelled"]) for part in table.parts),
         "flags": table.counts("flags"),
-        "rejected": value_counts(rejected.column("reason")),
+        "rejected": rejected,
         "segments": len({part.segment for part in table.parts}),
     }
-    if rejected.num_rows:
-        run.progress.warn(
-            f"{name}: {rejected.num_rows} rows labelled or rejected: "
-            + ", ".join(f"{k} {v}" for k, v in value_counts(rejected.column("reason")).items())
-        )
+    for note, number in sorted(entry["notes"].items()):
+        if " " in note:
+            run.progress.warn(f"{name}: {note}" + (f" ({number:,})" if number > 1 else ""))
+    for what, counts in (
+        ("rows labelled or rejected", rejected),
+        ("ids that stand more than once", entry["duplicates"]),
+    ):
+        if counts:
+            run.progress.warn(f"{name}: {what}: {listed(counts)}")
+    _tell_labels(run, name, entry["counts"]["labels"])
+
+
+def _tell_labels(run: Run, name: str, counts: dict[str, int]) -> None:
+    """Show the labels with their counts, and which mean a label of a task, or none."""
+    if counts:
+        run.progress.line("ingest", f"{name}: {len(counts)} labels: {listed(counts)}")
+    for task_name in sorted({arm.task for arm in run.arms}) if counts else ():
+        task = task_of(run, task_name)
+        merged, strange = label_spellings(task, counts)
+        if merged:
+            run.progress.warn(
+                f"{name}: spellings taken for a label of {task_name}: {listed(merged)}"
+            )
+        if strange:
+            run.progress.warn(
+                f"{name}: labels that are none of {task_name}'s: {listed(strange)}. These rows are "
+                f"no demonstrations and have no gold; add tasks.{task_name}.labels or .aliases."
+            )
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """The largest counts of a table, and how many more there are."""
+    shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    text = ", ".join(f"{key} {number:,}" for key, number in shown[:MOST_LISTED])
+    return text + (f" and {len(shown) - MOST_LISTED} more" if len(shown) > MOST_LISTED else "")

@@ -1,5 +1,6 @@
 """Report: everything the run found, on one self-contained page with its pictures beside it."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,6 @@ from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.page import build_page, draw_pictures
 from jobs.reporting.projection import Projection, project
 from jobs.run import Run
-from jobs.spill import value_counts
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
 VERSION = 1
@@ -87,7 +87,8 @@ def _map(run: Run, encoder: str) -> Marker | None:
         return None
     vectors = [marker.fingerprint for marker in run.vectors[encoder, "corpus"]]
     chosen = {name: marker.checksum for name, marker in settings.items()}
-    mark = fingerprint("map", VERSION, vectors, chosen, size, run.config.file.seed)
+    labels = [part.content for part in run.tables["corpus"].parts]
+    mark = fingerprint("map", VERSION, vectors, labels, chosen, size, run.config.file.seed)
     unit = Unit(f"report/map-{mark}", "points", mark)
     found = run.ledger.find(unit)
     if found is not None:
@@ -119,14 +120,9 @@ def _map_rows(
     rows = dict(zip(ids, matrix, strict=True))
     labels: dict[str, str | None] = _labels(run, ids)
     for marker in settings.values():
-        table = run.ledger.read(marker, ["id", "label", "vector"])
-        for row_id, label, vector in zip(
-            table["id"].to_pylist(),
-            table["label"].to_pylist(),
-            to_matrix(table["vector"]),
-            strict=True,
-        ):
-            rows[row_id], labels[row_id] = vector, label
+        table = run.ledger.read(marker, ["id", "vector"])
+        rows |= dict(zip(table["id"].to_pylist(), to_matrix(table["vector"]), strict=True))
+    labels |= _pool_labels(run)
     order = sorted(rows)
     return order, np.stack([rows[i] for i in order]), [labels.get(i) for i in order]
 
@@ -140,6 +136,13 @@ def _labels(run: Run, ids: list[str]) -> dict[str, str | None]:
         table = table.filter(pc.is_in(table["id"], value_set=wanted))
         found.update(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
     return found
+
+
+def _pool_labels(run: Run) -> dict[str, str | None]:
+    """Labels of the candidates that have one."""
+    assert run.pool is not None
+    table = run.ledger.read(run.pool, ["id", "label"])
+    return dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
 
 
 def _candidate_map(run: Run, encoder: str, marker: Marker) -> CandidateMap:
@@ -203,10 +206,11 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _coverage(run: Run, encoder: str) -> Coverage:
-    candidates = {
-        name: value_counts(run.ledger.read(marker, ["label"])["label"])
-        for name, marker in _names(run, encoder).items()
-    }
+    labels = _pool_labels(run)
+    candidates = {}
+    for name, marker in _names(run, encoder).items():
+        ids = run.ledger.read(marker, ["id"])["id"].to_pylist()
+        candidates[name] = Counter(labels[row_id] for row_id in ids if labels.get(row_id))
     return Coverage(encoder, run.tables["corpus"].counts("labels"), candidates)
 
 

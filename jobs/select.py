@@ -227,10 +227,6 @@ def candidate_table(rows: pa.Table, selection: Selection) -> pa.Table:
             "partition": chosen.column("partition"),
             "n_covered": selection.n_covered,
             "cost": chosen.column("cost"),
-            "output": chosen.column("output"),
-            "label": chosen.column("label"),
-            "group": chosen.column("group"),
-            "tags": chosen.column("tags"),
             "text_hash": chosen.column("text_hash"),
             "vector": chosen.column("vector"),
         }

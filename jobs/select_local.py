@@ -14,8 +14,7 @@ from jobs.vectors import Matrix, random_keys, to_lists
 from selection.objective import Objective
 from selection.stage1 import select_local
 
-ROW_COLUMNS = ["id", "input", "output", "label", "group", "tags", "cost", "text_hash"]
-PICK_FIELDS = [("local_rank", pa.int64()), ("role", pa.string()), ("partition", pa.int64())]
+ROW_COLUMNS = ["id", "input", "cost", "text_hash"]
 
 
 def objective_of(config: Stage1Config) -> Objective:

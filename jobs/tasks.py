@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from inference.tasks import Task, canonical
+from inference.tasks import Task, match_label
 from jobs.config_schema import TaskConfig
 from jobs.errors import ConfigError
 from jobs.run import Run
@@ -57,6 +57,23 @@ def task_from(plain: Mapping[str, Any]) -> Task:
     return Task(**{**plain, "labels": tuple(plain["labels"])})
 
 
-def stray_labels(task: Task, counts: Mapping[str, int]) -> dict[str, int]:
-    """Labels of a table that are none of the task's, with how often each occurs."""
-    return {label: n for label, n in counts.items() if canonical(task, label) is None}
+def label_spellings(task: Task, counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Sort the labels of a table by what they mean to a task.
+
+    Args:
+        task: Whose labels count.
+        counts: Rows per label as written.
+
+    Returns:
+        Spellings that mean a label without being it (as "spelling = label"), and labels that are
+        none of the task's, each with its rows.
+    """
+    merged: dict[str, int] = {}
+    strange: dict[str, int] = {}
+    for raw, number in counts.items():
+        match = match_label(task, raw)
+        if match.label is None:
+            strange[raw] = number
+        elif match.how != "exact":
+            merged[f"{raw!r} = {match.label}"] = number
+    return merged, strange

@@ -332,3 +332,40 @@ def test_the_manifest_holds_config_versions_and_timings(project):
     assert manifest["versions"]["ray"]
     assert set(manifest["timings_s"]) == {"ingest", "embed", "select"}
     assert json.loads((project.out / "manifest.json").read_text()) == manifest
+
+
+def test_labels_that_arrive_later_make_a_new_pool_and_embed_nothing_again(project):
+    labels = [row["topic"] for row in project.rows]
+    for row in project.rows:
+        row["topic"] = None
+    write_jsonl(project.root / "corpus" / "a.jsonl", project.rows)
+    project.execute("rank")
+    parts, picks = embedded_parts(project), candidates(project)
+    first = (project.out / "pool" / "v0001" / "pool.parquet").read_bytes()
+    for row, label in zip(project.rows, labels, strict=True):
+        row["topic"] = label
+    write_jsonl(project.root / "corpus" / "a.jsonl", project.rows)
+    _, manifest = project.execute("rank")
+    assert embedded_parts(project) == parts
+    assert candidates(project) == picks
+    assert manifest["tables"]["corpus"]["counts"]["segments"] == 1
+    assert manifest["pool"]["folder"] == "pool/v0002"
+    pool = pq.read_table(project.out / "pool" / "v0002" / "pool.parquet").to_pylist()
+    truth = {row["id"]: row["topic"] for row in project.rows}
+    assert {row["id"]: row["label"] for row in pool} == {i: truth[i] for i in picks["main"][0]}
+    assert (project.out / "pool" / "v0001" / "pool.parquet").read_bytes() == first
+
+
+def test_labels_are_listed_with_counts_and_spellings_are_not_merged_in_silence(project):
+    for i, row in enumerate(project.rows[:6]):
+        row["topic"] = ["Water", "WATER", " metal", "agua", "nonsense", "nonsense"][i]
+    write_jsonl(project.root / "corpus" / "a.jsonl", project.rows)
+    project.config["tasks"]["topic"]["aliases"] = {"agua": "water"}
+    result, manifest = project.execute("ingest")
+    told = "\n".join(result.warnings)
+    for words in ("'Water' = water 1", "'WATER' = water 1", "'agua' = water 1", "nonsense 2"):
+        assert words in told
+    counts = manifest["tables"]["corpus"]["counts"]["labels"]
+    assert (counts["nonsense"], counts["agua"], counts["Water"]) == (2, 1, 1)
+    again, _ = project.execute("ingest")
+    assert again.warnings == result.warnings
