@@ -101,6 +101,24 @@ def start_vllm(spec: EngineSpec) -> "Vllm":
     return Vllm(chosen, device="cuda" if gpu else "cpu")
 
 
+def _mend_module_scan() -> None:
+    """Let vLLM scan a process that has numba loaded.
+
+    On a CPU vLLM looks at `vars()` of everything in every loaded module and expects a dict, but
+    llvmlite's library handle answers any attribute, `__dict__` included, with a function.
+    """
+    try:
+        from vllm.triton_utils import dispatcher
+    except ImportError:
+        return
+
+    def vars_or_nothing(value: object) -> Mapping[str, object]:
+        found: object = vars(value)
+        return found if isinstance(found, Mapping) else {}
+
+    dispatcher.vars = vars_or_nothing
+
+
 class Vllm:
     """A started vLLM.
 
@@ -112,6 +130,7 @@ class Vllm:
     def __init__(self, chosen: Mapping[str, object], *, device: str) -> None:
         import vllm
 
+        _mend_module_scan()
         self.settings: dict[str, object] = {
             **chosen,
             "device": device,

