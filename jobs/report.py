@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from jobs.embed import ROLES
 from jobs.evaluate import TABLES as METRIC_TABLES
-from jobs.ingest import rejected_rows
+from jobs.findings import rejected_rows
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.page import build_page, draw_pictures

@@ -1,0 +1,120 @@
+"""What is found in the tables once they are in: rejects, overlap, labels, counts."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.errors import DataError
+from jobs.ledger import Marker
+from jobs.readers.duplicates import overlap
+from jobs.readers.row_tables import REJECTED_SCHEMA
+from jobs.run import Run
+from jobs.spill import value_counts
+from jobs.tasks import label_spellings, task_of
+
+MOST_LISTED = 25
+
+
+def rejected_rows(run: Run, name: str) -> pa.Table:
+    """Every row of a table that was rejected or labelled on the way in, with file and line."""
+    entries = run.manifest["tables"][name]["rejected"]
+    return pa.concat_tables(
+        [REJECTED_SCHEMA.empty_table(), *(run.ledger.read(Marker(**entry)) for entry in entries)]
+    )
+
+
+def check_tables(run: Run) -> None:
+    """Refuse a corpus without a usable row; warn of a query table without any.
+
+    Raises:
+        DataError: Nothing to choose from.
+    """
+    corpus = run.tables["corpus"]
+    if not corpus.counts("status").get("ok"):
+        rejected = rejected_rows(run, "corpus").num_rows
+        raise DataError(
+            f"corpus.path = {run.config.file.corpus.path}: no rows to choose from "
+            f"({corpus.n_rows} rows kept, {rejected} labelled or rejected; see rejected/). "
+            "Check corpus.columns and the files."
+        )
+    if not run.tables["queries"].n_rows:
+        run.progress.warn("queries: no rows; every later table is valid and empty")
+
+
+def warn_of_overlap(run: Run) -> None:
+    """Count queries whose text, normalised, stands in the corpus too."""
+    queries = _text_hashes(run, "queries")
+    n_shared = 0
+    if len(queries):
+        # The corpus is streamed: only what may be shared is kept.
+        wanted = pc.unique(queries)
+        shared = [pa.array([], pa.string())]
+        for part in run.tables["corpus"].parts:
+            column = run.ledger.read(part.marker, ["text_hash"]).column(0)
+            shared += column.filter(pc.is_in(column, value_set=wanted)).chunks
+        n_shared = overlap(pa.chunked_array(shared), queries)
+    run.manifest["overlap"] = n_shared
+    if n_shared:
+        run.progress.warn(
+            f"{n_shared} of {run.tables['queries'].n_rows} query texts stand in the corpus too "
+            "(case, spacing and final punctuation apart); stage2.exclude_same_text keeps a "
+            "query's own copy out of its demonstrations"
+        )
+
+
+def _text_hashes(run: Run, name: str) -> pa.ChunkedArray:
+    chunks = [pa.array([], pa.string())]
+    for part in run.tables[name].parts:
+        chunks += run.ledger.read(part.marker, ["text_hash"]).column(0).chunks
+    return pa.chunked_array(chunks)
+
+
+def tell(run: Run, name: str) -> None:
+    """Record and print what was counted; a table found unchanged is told like a new one."""
+    table, entry = run.tables[name], run.manifest["tables"][name]
+    rejected = value_counts(rejected_rows(run, name).column("reason"))
+    entry["counts"] = {
+        "rows": table.n_rows,
+        "status": table.counts("status"),
+        "labels": table.counts("labels"),
+        "unlabelled": sum(int(part.marker.stats["n_unlabelled"]) for part in table.parts),
+        "flags": table.counts("flags"),
+        "rejected": rejected,
+        "segments": len({part.segment for part in table.parts}),
+    }
+    for note, number in sorted(entry["notes"].items()):
+        if " " in note:
+            run.progress.warn(f"{name}: {note}" + (f" ({number:,})" if number > 1 else ""))
+    for what, counts in (
+        ("rows labelled or rejected", rejected),
+        ("ids that stand more than once", entry["duplicates"]),
+    ):
+        if counts:
+            run.progress.warn(f"{name}: {what}: {listed(counts)}")
+    _tell_labels(run, name, entry["counts"]["labels"])
+
+
+def _tell_labels(run: Run, name: str, counts: dict[str, int]) -> None:
+    """Show the labels with their counts, and which mean a label of a task, or none."""
+    if counts:
+        run.progress.line("ingest", f"{name}: {len(counts)} labels: {listed(counts)}")
+    for task_name in sorted({arm.task for arm in run.arms}) if counts else ():
+        task = task_of(run, task_name)
+        merged, strange = label_spellings(task, counts)
+        if merged:
+            run.progress.warn(
+                f"{name}: spellings taken for a label of {task_name}: {listed(merged)}"
+            )
+        if strange:
+            run.progress.warn(
+                f"{name}: labels that are none of {task_name}'s: {listed(strange)}. These rows are "
+                f"no demonstrations and have no gold; add tasks.{task_name}.labels or .aliases."
+            )
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """The largest counts of a table, and how many more there are."""
+    shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    text = ", ".join(f"{key} {number:,}" for key, number in shown[:MOST_LISTED])
+    return text + (f" and {len(shown) - MOST_LISTED} more" if len(shown) > MOST_LISTED else "")
