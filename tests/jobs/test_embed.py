@@ -1,5 +1,9 @@
 """The Ray-free embedding of one part, with a fake encoder; selection never sees a bad vector."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -110,3 +114,57 @@ def named(partition):
     table = rows(["text"] * 10)
     ids = [f"p{partition}-{i}" for i in range(10)]
     return table.set_column(0, "id", pa.array(ids, pa.string()))
+
+
+PEAK = """
+import sys
+import numpy as np, pyarrow as pa
+from inference.encoder import Encoded
+from inference.status import Status
+from jobs.embed import EmbedWork
+from jobs.ledger import Ledger, Unit
+
+def peak():  # not ru_maxrss, which remembers the process that started this one
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+class Encoder:
+    dimension = 384
+    def encode(self, texts, *, ids):
+        n = len(texts)
+        vectors = np.full((n, 384), 384 ** -0.5, np.float32)
+        return Encoded(vectors, np.ones(n, np.int32), np.zeros(n, bool), [Status.OK] * n)
+
+n, out = int(sys.argv[1]), sys.argv[2]
+ledger = Ledger(out)
+with ledger.writing(Unit("rows", "rows", "r"), pa.schema([("id", pa.string()),
+        ("input", pa.large_string()), ("status", pa.string())]), {}) as writer:
+    for start in range(0, n, 5000):
+        ids = [f"r{i}" for i in range(start, start + 5000)]
+        writer.write(pa.table([ids, [f"text {i}" for i in ids], ["ok"] * 5000],
+                              schema=writer.schema))
+rows = ledger.find(Unit("rows", "rows", "r"))
+work = EmbedWork(out, type("Spec", (), {"storage": "float32"})(), {"document": Encoder()})
+unit = {"folder": "e", "name": "part", "fingerprint": "e"}
+before = peak()
+made = work({"unit": unit, "rows": rows.as_dict(), "role": "document"})
+assert made.rows == n
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads Linux's /proc")
+def test_peak_memory_of_a_part_does_not_grow_with_its_rows(tmp_path):
+    grown_kib = [
+        int(
+            subprocess.run(
+                [sys.executable, "-c", PEAK, str(n), str(tmp_path / str(n))],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        for n in (10_000, 100_000)
+    ]
+    # All vectors of the larger part take 150,000 KiB.
+    assert grown_kib[1] - grown_kib[0] < 40_000
