@@ -58,6 +58,14 @@ def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
     return [row_id for row_id in ids if canonical(task, labels.get(row_id)) is not None]
 
 
+def shown_records(run: Run, arm: str) -> str:
+    """Fingerprint of the texts and labels that an arm's prompts can show."""
+    assert run.pool is not None
+    ids = run.ledger.read(run.candidates[arm], ["id"])["id"].combine_chunks()
+    pool = run.ledger.read(run.pool, ["id", "input", "label"])
+    return fingerprint(pool.filter(pc.is_in(pool["id"], value_set=ids)).to_pylist())
+
+
 # The Ray-free function.
 
 
@@ -78,7 +86,11 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
         any(canonical(task, label) for task in tasks) for label in labelled["label"].to_pylist()
     ]
     reasons = [
-        None if ok else f"label {label!r} is not in the label set of its task"
+        None
+        if ok
+        else "has no label"
+        if label is None
+        else f"label {label!r} is none of its task's"
         for ok, label in zip(known, labelled["label"].to_pylist(), strict=True)
     ]
     n = labelled.num_rows

@@ -13,11 +13,13 @@ from inference.prompt_tokens import control_strings
 from inference.prompts import PromptSpec, chat_of
 from inference.status import Status
 from inference.tasks import Task, canonical, verbalize
+from jobs.annotate import shown_records
 from jobs.cluster import finish
 from jobs.config_schema import Arm, GenerateConfig, PromptConfig
 from jobs.engines import engine_spec, plain_engine, tokenizer_of
 from jobs.errors import ConfigError, DataError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
+from jobs.rank import shows_nothing
 from jobs.run import Run
 from jobs.spill import value_counts
 from jobs.tasks import plain_task, task_from, task_of
@@ -30,7 +32,6 @@ PROMPT_SCHEMA = pa.schema(
         ("demonstration_ids", pa.list_(pa.string())),
         ("n_dropped", pa.int32()),
         ("prompt_tokens", pa.int64()),
-        ("pool_version", pa.string()),
         ("status", pa.string()),
         ("detail", pa.string()),
     ]
@@ -44,8 +45,8 @@ def run_stage(run: Run) -> None:
     """Write the prompts of every arm; arms that need the same share them."""
     assert run.pool is not None
     engines = {
-        name: engine_spec(config, key=f"engines.{name}")
-        for name, config in run.config.file.engines.items()
+        name: engine_spec(run.config.file.engines[name], key=f"engines.{name}")
+        for name in dict.fromkeys(arm.engine for arm in run.arms)
     }
     by_arm = {arm.name: _units(run, arm, engines[arm.engine]) for arm in run.arms}
     units = {unit: payload for mine in by_arm.values() for unit, payload in mine}
@@ -93,7 +94,7 @@ class AssembleWork:
         """Fit the demonstrations of every query into its prompt.
 
         Args:
-            payload: `unit`, `rows`, `demonstrations`, `pool` (markers), `pool_version`, `task`,
+            payload: `unit`, `rows`, `demonstrations`, `pool` (markers), `task`,
                 `engine`, `prompt`, `generate` (plain data).
 
         Returns:
@@ -111,7 +112,6 @@ class AssembleWork:
         pool = _pool_texts(ledger, Marker(**payload["pool"]), task, shown)
         rows = [
             prompt_row(row, text["input"], pool, task=task, budget=budget)
-            | {"pool_version": payload["pool_version"]}
             for row, text in zip(ranked, texts, strict=True)
         ]
         table = pa.Table.from_pylist(rows, schema=PROMPT_SCHEMA)
@@ -123,16 +123,14 @@ class AssembleWork:
         return ledger.commit(unit, table, stats=stats)
 
 
-def budget_of(payload: dict[str, Any], task: Task) -> Budget:
-    """The most tokens a prompt may have, and how it is laid out.
+def max_prompt_tokens(
+    engine: EngineSpec, prompt: PromptConfig, generate: GenerateConfig, task: Task
+) -> int:
+    """The most tokens a prompt may have beside an answer.
 
     Raises:
         ConfigError: No room for a prompt beside the answer.
     """
-    engine = EngineSpec(**payload["engine"])
-    prompt = PromptConfig.model_validate(payload["prompt"])
-    generate = GenerateConfig.model_validate(payload["generate"])
-    tokenizer = tokenizer_of(engine.model, engine.revision)
     room = generate.max_tokens
     if generate.decoder != "generate":
         room = max(room, max_answer_tokens(task))
@@ -144,11 +142,20 @@ def budget_of(payload: dict[str, Any], task: Task) -> Budget:
             f"engines: max_model_len {engine.max_model_len} leaves no prompt beside an answer of "
             f"{room} tokens. Raise it, or lower generate.max_tokens."
         )
+    return most
+
+
+def budget_of(payload: dict[str, Any], task: Task) -> Budget:
+    """What a prompt may cost, and how it is laid out."""
+    engine = EngineSpec(**payload["engine"])
+    prompt = PromptConfig.model_validate(payload["prompt"])
+    generate = GenerateConfig.model_validate(payload["generate"])
+    tokenizer = tokenizer_of(engine.model, engine.revision)
     chat = None
     if prompt.format == "chat":
         chat = chat_of(tokenizer, model=engine.model, option="prompt.format: chat")
     return Budget(
-        max_prompt_tokens=most,
+        max_prompt_tokens=max_prompt_tokens(engine, prompt, generate, task),
         counter=TokenCounter(tokenizer),
         spec=PromptSpec(format=prompt.format, control=control_strings(tokenizer)),
         order=prompt.order,
@@ -210,7 +217,6 @@ def _units(run: Run, arm: Arm, engine: EngineSpec) -> list[tuple[Unit, dict[str,
     task = plain_task(task_of(run, arm.task))
     common = {
         "pool": run.pool.as_dict(),
-        "pool_version": run.pool.stats["version"],
         "task": task,
         "engine": asdict(engine),
         "prompt": arm.prompt.model_dump(),
@@ -218,10 +224,13 @@ def _units(run: Run, arm: Arm, engine: EngineSpec) -> list[tuple[Unit, dict[str,
     }
     room = [arm.generate.max_tokens, arm.generate.decoder, engine.max_model_len]
     weights = plain_engine(engine)["weights"]
+    # What may be shown, and not the pool: another arm's candidates change nothing here.
+    shown = shown_records(run, arm.name) if not shows_nothing(arm.stage2) else None
     units = []
     parts = run.tables["queries"].parts
     for part, ranked in zip(parts, run.demonstrations[arm.name], strict=True):
-        depends = [ranked.checksum, part.content, run.pool.checksum, task, weights, room]
+        texts = part.marker.stats["texts"]
+        depends = [ranked.checksum, texts, shown, task, weights, room]
         mark = fingerprint("assemble", VERSION, depends, arm.prompt.model_dump())
         unit = Unit(f"prompts/{mark}", "part", mark)
         own = {

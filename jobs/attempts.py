@@ -33,21 +33,24 @@ def crashed() -> Decoded:
 class Attempts:
     """The notes of one unit; a context that forgets them when the unit is through."""
 
-    def __init__(self, store: Store, unit: Unit) -> None:
-        """Read what earlier tries left.
+    def __init__(self, store: Store, unit: Unit, *, run_id: str | None) -> None:
+        """Read what earlier tries of this run left; an earlier run may have been killed on purpose.
 
         Args:
             store: The output tree.
             unit: What is being made.
+            run_id: The run that is making it.
         """
+        self._run_id = run_id
         self._store = store
         self._path = f"tmp/attempts/{unit.fingerprint}-{unit.name}.json"
         self.deaths: dict[str, int] = {}
         if store.exists(self._path):
             note = json.loads(store.read_bytes(self._path))
-            self.deaths = note["deaths"]
-            running = note["running"]
-            self.deaths[running] = self.deaths.get(running, 0) + 1
+            if note["run_id"] == run_id:
+                self.deaths = note["deaths"]
+                running = note["running"]
+                self.deaths[running] = self.deaths.get(running, 0) + 1
 
     def __enter__(self) -> "Attempts":
         """Start."""
@@ -87,5 +90,5 @@ class Attempts:
         return decode([row])
 
     def _note(self, running: str) -> None:
-        note = {"deaths": self.deaths, "running": running}
+        note = {"run_id": self._run_id, "deaths": self.deaths, "running": running}
         self._store.write_bytes(self._path, json.dumps(note).encode())

@@ -1,12 +1,14 @@
 """What can be refused before any work: the config against code, files and models."""
 
+import os
+
 from jobs import assemble, rank, select
 from jobs.config import Config
 from jobs.config_schema import ConfigFile
 from jobs.embed import encoder_spec, identify
-from jobs.engines import check_chat, engine_spec
+from jobs.engines import check_chat, engine_spec, tokenizer_of
 from jobs.errors import ConfigError
-from jobs.readers.sources import find
+from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
 
 USES_LLM = ("assemble", "generate", "evaluate", "report")
@@ -28,13 +30,23 @@ def check_config(config: Config, *, until: str) -> None:
         rank.check(arm)
         assemble.check(arm)
     for name, table in (("corpus", file.corpus), ("queries", file.queries)):
-        find(table.path, key=f"{name}.path")
+        _check_apart(find(table.path, key=f"{name}.path"), config.out, key=f"{name}.path")
     _check_tasks(file)
     if until != "ingest":
         for name in sorted({arm.encoder for arm in config.arms}):
             identify(name, encoder_spec(file.encoders[name], key=f"encoders.{name}"))
     if until in USES_LLM:
         _check_engines(config)
+
+
+def _check_apart(files: list[SourceFile], out: str, *, key: str) -> None:
+    inside = os.path.abspath(out) + os.sep
+    own = [file.path for file in files if file.path.startswith(inside)]
+    if own:
+        raise ConfigError(
+            f"{key}: {own[0]} lies in out = {out}, so a run would read its own output. Give an "
+            "out elsewhere."
+        )
 
 
 def _check_tasks(file: ConfigFile) -> None:
@@ -51,5 +63,10 @@ def _check_tasks(file: ConfigFile) -> None:
 def _check_engines(config: Config) -> None:
     for arm in config.arms:
         spec = engine_spec(config.file.engines[arm.engine], key=f"engines.{arm.engine}")
+        tokenizer_of(spec.model, spec.revision)
+        task_config = config.file.tasks[arm.task]
+        if task_config.labels is not None:
+            task = build(arm.task, task_config, {})
+            assemble.max_prompt_tokens(spec, arm.prompt, arm.generate, task)
         if arm.prompt.format == "chat":
             check_chat(spec, engine=arm.engine, arm=arm.name)

@@ -1,6 +1,7 @@
 """Ray: starting or joining it, and running units of work on actors through Ray Data."""
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jobs.config_schema import ClusterConfig, WorkersConfig
-from jobs.errors import ERRORS, ClusterError, DualdivError, InvariantError
+from jobs.errors import ERRORS, ClusterError, DualdivError
 from jobs.ledger import Marker, Unit
 from jobs.progress import Progress
 from jobs.run import Run
@@ -28,6 +29,10 @@ RAY_ENV = {
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+
+# Deaths of one worker process before its units are given up: spot nodes go often, a part that
+# kills its worker every time must not be tried for ever.
+MAX_RESTARTS = 50
 
 Work = Callable[[dict[str, Any]], Marker]
 
@@ -83,6 +88,20 @@ def _calm_ray_data() -> None:
     context.use_ray_tqdm = False
 
 
+def ray_errors() -> tuple[type[Exception], ...]:
+    """What Ray raises when a node, a worker or an object is gone for good; no bug of ours."""
+    from ray import exceptions
+
+    return (
+        exceptions.RayActorError,
+        exceptions.WorkerCrashedError,
+        exceptions.ObjectLostError,
+        exceptions.NodeDiedError,
+        exceptions.OutOfMemoryError,
+        exceptions.RaySystemError,
+    )
+
+
 def n_workers(workers: WorkersConfig, n_units: int) -> int:
     """Actors to start: as configured, else as many as fit the cluster, never more than units.
 
@@ -93,16 +112,25 @@ def n_workers(workers: WorkersConfig, n_units: int) -> int:
 
     have = ray.cluster_resources()
     gpus = workers.gpus or 0.0
-    fits = int(have.get("CPU", 0.0) // workers.cpus)
-    if gpus:
-        fits = min(fits, int(have.get("GPU", 0.0) // gpus))
+    fits = 0
+    for node in ray.nodes():
+        if node["Alive"]:
+            room = int(node["Resources"].get("CPU", 0.0) // workers.cpus)
+            if gpus:
+                room = min(room, int(node["Resources"].get("GPU", 0.0) // gpus))
+            fits += room
     if fits < 1:
         raise ClusterError(
             f"an actor needs {workers.cpus:g} CPUs and {gpus:g} GPUs; the cluster has "
-            f"{have.get('CPU', 0.0):g} CPUs and {have.get('GPU', 0.0):g} GPUs in all. Lower "
-            "cluster.<stage>.cpus or .gpus, or join a larger cluster."
+            f"{have.get('CPU', 0.0):g} CPUs and {have.get('GPU', 0.0):g} GPUs, on no node enough. "
+            "Lower cluster.<stage>.cpus or .gpus, or join a larger cluster."
         )
     return max(1, min(workers.actors or fits, fits, n_units))
+
+
+def threads(workers: WorkersConfig) -> int:
+    """Threads a worker may use: as many as the CPUs it holds, at least one."""
+    return max(1, int(workers.cpus))
 
 
 def with_gpus(workers: WorkersConfig, wanted: float) -> WorkersConfig:
@@ -173,11 +201,23 @@ def run_units(
             min_size=1, max_size=most, initial_size=most, max_tasks_in_flight_per_actor=1
         )
         made = dataset.map_batches(
-            UnitActor, fn_constructor_kwargs={"work": work}, compute=pool, **common
+            UnitActor,
+            fn_constructor_kwargs={"work": work},
+            compute=pool,
+            ray_remote_args_fn=functools.partial(
+                dict, max_restarts=MAX_RESTARTS, max_task_retries=MAX_RESTARTS
+            ),
+            **common,
         )
     else:
         tasks = ray.data.TaskPoolStrategy(size=most)
-        made = dataset.map_batches(make_unit, fn_kwargs={"work": work}, compute=tasks, **common)
+        made = dataset.map_batches(
+            make_unit,
+            fn_kwargs={"work": work},
+            compute=tasks,
+            ray_remote_args_fn=functools.partial(dict, max_retries=MAX_RESTARTS),
+            **common,
+        )
     for row in made.iter_rows():
         result = json.loads(row["result"])
         if "error" in result:
@@ -211,7 +251,9 @@ def finish(
     found = {unit: ledger.find(unit) for unit, _ in units}
     pending = {unit: payload for unit, payload in units if found[unit] is None}
     started, rows, done = time.monotonic(), 0, len(found) - len(pending)
+    made: dict[str, Marker] = {}
     for marker in run_units(work, list(pending.values()), workers=workers, stateful=stateful):
+        made[marker.table] = marker
         rows, done = rows + marker.rows, done + 1
         seconds = max(1e-9, time.monotonic() - started)
         eta_s = seconds / (done - len(found) + len(pending)) * (len(found) - done)
@@ -220,13 +262,21 @@ def finish(
             f"{done}/{len(found)} parts  {rows:,} rows  {rows / seconds:,.0f} rows/s  "
             f"eta {eta_s:,.0f} s",
         )
-    for unit in pending:
-        found[unit] = ledger.find(unit)
-    markers = [marker for unit, _ in units if (marker := found[unit])]
-    if len(markers) < len(units):
-        raise InvariantError(f"{stage}: {len(units) - len(markers)} units were made and are gone")
+    markers = [found[unit] or made[unit.table] for unit, _ in units]
+    _check_shared(run, list(made.values()))
     _report(stage, markers, n_made=len(pending), started=started, progress=progress)
     return markers
+
+
+def _check_shared(run: Run, made: Sequence[Marker]) -> None:
+    """Workers wrote these; the driver, and so every later worker, must see them."""
+    unseen = [m.table for m in made if run.ledger.store.size(m.table) != m.bytes]
+    if unseen:
+        raise ClusterError(
+            f"{run.out}: {unseen[0]} was written by a worker and is not there for the driver "
+            f"({len(unseen)} of {len(made)} files). Give an --out on a file system that all nodes "
+            "share."
+        )
 
 
 def _report(

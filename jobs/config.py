@@ -1,7 +1,8 @@
 """YAML in, a validated and fully resolved `Config` out; every mistake is a `ConfigError`."""
 
+import copy
 import itertools
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,6 +15,9 @@ from pydantic import BaseModel, ValidationError
 from jobs.config_schema import Arm, ConfigFile
 from jobs.errors import ConfigError
 
+SECRET = re.compile(
+    r"(^|_)(api_?key|secret|password|credentials?|auth_?token|hf_token|token)$", re.I
+)
 ARM_SECTIONS = ("stage1", "stage2", "prompt", "generate")
 ARM_NAMES = {"task": "tasks", "encoder": "encoders", "engine": "engines"}
 SHORTHAND = {"stage1": "method", "stage2": "method", "prompt": "format", "generate": "decoder"}
@@ -42,11 +46,21 @@ class Config:
         """The resolved config as plain data, for printing, storing and fingerprints."""
         plain = self.file.model_dump(mode="json", by_alias=True, exclude={"arms", "grid"})
         plain["arms"] = [arm.model_dump(mode="json", by_alias=True) for arm in self.arms]
-        return plain | {"limit": self.limit}
+        return _without_secrets(plain) | {"limit": self.limit}
 
     def as_yaml(self) -> str:
         """The resolved config as YAML text."""
         return yaml.safe_dump(self.as_dict(), sort_keys=False, allow_unicode=True)
+
+
+def _without_secrets(node: Any) -> Any:
+    """Plain data with the values of keys that sound like credentials taken out."""
+    if isinstance(node, dict):
+        return {
+            key: "***" if SECRET.search(str(key)) else _without_secrets(value)
+            for key, value in node.items()
+        }
+    return [_without_secrets(item) for item in node] if isinstance(node, list) else node
 
 
 def load(
@@ -77,9 +91,24 @@ def load(
     return Config(file=file, arms=_expand(file, where=path), limit=limit)
 
 
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a key that stands twice is an error, not the last one's win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a repeated key, with its line."""
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key != "<<" and key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.YAMLError(f"key {key!r} stands twice, the second time on line {line}")
+            seen.add(key if isinstance(key, str) else id(key_node))
+        return super().construct_mapping(node, deep=deep)
+
+
 def _read(path: str) -> dict[str, Any]:
     try:
-        raw = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        raw = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such config file.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -125,18 +154,28 @@ def _expand(file: ConfigFile, *, where: str) -> tuple[Arm, ...]:
     arms = []
     for number, base in enumerate(file.arms):
         for point in _grid_points(file.grid):
-            raw = json.loads(json.dumps(base))
-            for key, value in point:
-                _assign(raw, key.split("."), value)
+            raw = _at(base, point, where=f"{where}: grid")
             arms.append(_arm(file, raw, point, where=f"{where}: arms.{number}"))
     seen: dict[str, int] = {}
     for number, arm in enumerate(arms):
-        if arm.name in seen:
-            raise ConfigError(f"{where}: arms {seen[arm.name]} and {number} are both {arm.name!r}.")
-        seen[arm.name] = number
+        # Names become folders, and some file systems do not tell case apart.
+        other = seen.setdefault(arm.name.lower(), number)
+        if other != number:
+            raise ConfigError(f"{where}: arms {other} and {number} are both {arm.name!r}.")
     if not arms:
         raise ConfigError(f"{where}: arms is empty; give at least one, or leave the key out.")
     return tuple(arms)
+
+
+def _at(base: dict[str, Any], point: Sequence[Any], *, where: str) -> dict[str, Any]:
+    """An arm as written, moved to one point of the grid."""
+    raw = copy.deepcopy(base)
+    for key, value in point:
+        try:
+            _assign(raw, key.split("."), value)
+        except (IndexError, ValueError, TypeError):
+            raise ConfigError(f"{where}: {key} names no place in an arm.") from None
+    return raw
 
 
 def _grid_points(grid: dict[str, list[Any]]) -> list[tuple[tuple[str, Any], ...]]:
@@ -154,7 +193,7 @@ def _arm(file: ConfigFile, raw: dict[str, Any], point: Sequence[Any], *, where: 
         full[section] = base | override
     for key, table in ARM_NAMES.items():
         full[key] = raw.get(key) or _only(getattr(file, table), key, where=where)
-        if full[key] not in getattr(file, table):
+        if not isinstance(full[key], str) or full[key] not in getattr(file, table):
             known = ", ".join(getattr(file, table))
             raise ConfigError(f"{where}.{key}: {full[key]!r} is not among {table}: {known}.")
     full["seed"] = raw.get("seed", file.seed)

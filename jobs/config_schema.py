@@ -1,6 +1,6 @@
 """The typed config: every section, its keys, its defaults and why they are what they are."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -8,7 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class Section(BaseModel):
     """A part of the config: unknown keys and wrong types are errors, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=False
+    )
+
+
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Character = Annotated[str, Field(min_length=1, max_length=1)]
 
 
 class Columns(Section):
@@ -24,12 +30,18 @@ class Columns(Section):
     cost: str | None = None
     keep: list[str] = []
 
+    @model_validator(mode="after")
+    def _each_once(self) -> "Columns":
+        if len(set(self.keep)) < len(self.keep):
+            raise ValueError("keep names a column twice")
+        return self
+
 
 class Partition(Section):
     """Hash partitions of a table: part of its identity, never taken from the cluster."""
 
     count: int = Field(8, ge=1, le=65_536)
-    seed: int = 0
+    seed: Seed = 0
 
 
 class TableConfig(Section):
@@ -38,8 +50,8 @@ class TableConfig(Section):
     path: str | list[str]
     format: Literal["auto", "parquet", "jsonl", "csv", "tsv", "json"] = "auto"
     encoding: str = "utf-8"
-    delimiter: str | None = None
-    quote: str | None = '"'
+    delimiter: Character | None = None
+    quote: Character | None = '"'
     header: bool | list[str] = True
     records_key: str | None = None
     columns: Columns = Columns()
@@ -129,7 +141,7 @@ class Stage2Config(Section):
     ridge: float = Field(1e-3, ge=0, lt=1)
     mmr_lambda: float = Field(0.5, ge=0, le=1)
     recall: int = Field(50, ge=1)
-    ground: int | Literal["all"] = 16_384
+    ground: Annotated[int, Field(ge=1)] | Literal["all"] = 16_384
     exclude_same_text: bool = True
 
 
@@ -183,7 +195,7 @@ class ConfigFile(Section):
     """The file as written; `jobs.config.load` turns it into a `Config` with resolved arms."""
 
     out: str
-    seed: int = 0
+    seed: Seed = 0
     corpus: TableConfig
     queries: QueriesConfig
     tasks: dict[str, TaskConfig] = Field(min_length=1)
@@ -210,4 +222,4 @@ class Arm(Section):
     stage2: Stage2Config
     prompt: PromptConfig
     generate: GenerateConfig
-    seed: int
+    seed: Seed

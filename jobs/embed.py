@@ -9,12 +9,13 @@ import pyarrow as pa
 from inference.encoder import Encoder, EncoderSpec, encoder_id, pinned
 from inference.presets import PRESETS
 from inference.status import Status
-from jobs.cluster import finish, with_gpus
+from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import EncoderConfig
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.run import Part, Run
 from jobs.spill import value_counts
+from jobs.storage import absolute_folder
 from jobs.vectors import to_lists, vector_schema
 
 VERSION = 1
@@ -29,6 +30,7 @@ ROLES: dict[str, Literal["document", "query"]] = {"corpus": "document", "queries
 
 def run_stage(run: Run) -> None:
     """Embed corpus and queries with every encoder in use."""
+    run.manifest["embeddings"] = {}
     for name in sorted({arm.encoder for arm in run.arms}):
         spec = encoder_spec(run.config.file.encoders[name], key=f"encoders.{name}")
         run.encoder_ids[name] = identify(name, spec)
@@ -43,6 +45,8 @@ def encoder_spec(config: EncoderConfig, *, key: str) -> EncoderSpec:
         ConfigError: No such preset.
     """
     changes = config.model_dump(exclude={"preset"}, exclude_none=True)
+    for side in {"model", "query_model"} & set(changes):
+        changes[side] = absolute_folder(changes[side])
     if config.preset is None:
         return EncoderSpec(**changes)
     if config.preset not in PRESETS:
@@ -77,6 +81,7 @@ class EmbedWork:
     out: str
     spec: EncoderSpec
     encoders: dict[str, Encoder] = field(default_factory=dict)
+    n_threads: int = 1
 
     def __call__(self, payload: dict[str, Any]) -> Marker:
         """Embed the rows of a part.
@@ -93,7 +98,7 @@ class EmbedWork:
             return found
         role = payload["role"]
         if role not in self.encoders:
-            self.encoders[role] = Encoder(self.spec, role=role)
+            self.encoders[role] = self._load(role)
         encoder = self.encoders[role]
         schema = vector_schema(encoder.dimension, self.spec.storage)
         stats: dict[str, Any] = {"status": {}, "n_tokens": 0, "n_truncated": 0}
@@ -106,6 +111,12 @@ class EmbedWork:
         marker = ledger.find(unit)
         assert marker is not None
         return marker
+
+    def _load(self, role: Literal["document", "query"]) -> Encoder:
+        try:
+            return Encoder(self.spec, role=role, n_threads=self.n_threads)
+        except (LookupError, OSError, ValueError) as error:
+            raise ConfigError(f"encoder {self.spec.model}: {_text(error)}") from error
 
 
 def embed_rows(encoder: Encoder, rows: pa.Table, *, storage: str, schema: pa.Schema) -> pa.Table:
@@ -148,12 +159,12 @@ def _embed(run: Run, name: str, spec: EncoderSpec) -> None:
     markers = finish(
         run,
         [unit for table in ROLES for unit in units[table]],
-        EmbedWork(run.out, spec),
+        EmbedWork(run.out, spec, n_threads=threads(run.config.file.cluster.embed)),
         stage="embed",
         workers=with_gpus(run.config.file.cluster.embed, 1),
         stateful=True,
     )
-    entry = run.manifest.setdefault("embeddings", {}).setdefault(name, {})
+    entry = run.manifest["embeddings"][name] = {}
     entry["encoder_id"] = run.encoder_ids[name]
     for table in ROLES:
         mine, markers = markers[: len(units[table])], markers[len(units[table]) :]

@@ -1,7 +1,8 @@
 """The config's engines in the words of `inference`, and their tokenizers."""
 
 import functools
-from dataclasses import asdict
+import os
+from dataclasses import asdict, replace
 from typing import Any
 
 from inference.engine import EngineSpec
@@ -10,6 +11,16 @@ from inference.prompt_tokens import Tokenizer
 from inference.prompts import chat_of
 from jobs.config_schema import EngineConfig
 from jobs.errors import ConfigError
+from jobs.storage import absolute_folder
+
+RESOURCES = (
+    "max_num_seqs",
+    "gpu_memory_utilization",
+    "kv_cache_memory_bytes",
+    "block_size",
+    "enforce_eager",
+    "n_threads",
+)
 
 
 def engine_spec(config: EngineConfig, *, key: str) -> EngineSpec:
@@ -23,12 +34,25 @@ def engine_spec(config: EngineConfig, *, key: str) -> EngineSpec:
         plain["model"] = str(resolve(config.model))
     except (LookupError, OSError, ValueError) as error:
         raise ConfigError(f"{key}.model: {error.args[0] if error.args else error}") from None
-    return EngineSpec(**plain)
+    plain["model"] = absolute_folder(plain["model"])
+    spec = EngineSpec(**plain)
+    if os.path.isdir(spec.model):
+        return spec
+    # A hub model is held to one commit, so that all workers load what the fingerprint says.
+    try:
+        return replace(spec, revision=revision(spec.model, spec.revision))
+    except (LookupError, OSError, ValueError) as error:
+        raise ConfigError(f"{key}.model: {error.args[0] if error.args else error}") from None
 
 
 def plain_engine(spec: EngineSpec) -> dict[str, Any]:
-    """Settings and weights that outputs depend on, as plain data for fingerprints."""
-    return asdict(spec) | {"weights": revision(spec.model, spec.revision)}
+    """Settings and weights that outputs depend on, as plain data for fingerprints.
+
+    How much memory an engine takes, or how many requests at a time, changes no answer beyond the
+    noise that batching has anyway: lowering it after a crash must not redo what is done.
+    """
+    plain = {key: value for key, value in asdict(spec).items() if key not in RESOURCES}
+    return plain | {"model": None, "weights": revision(spec.model, spec.revision)}
 
 
 @functools.lru_cache(maxsize=4)
@@ -36,7 +60,13 @@ def tokenizer_of(model: str, model_revision: str | None) -> Tokenizer:
     """The tokenizer of a model, loaded once a process."""
     from transformers import AutoTokenizer
 
-    tokenizer: Tokenizer = AutoTokenizer.from_pretrained(model, revision=model_revision)
+    local = os.path.isdir(model)
+    try:
+        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(
+            model, revision=None if local else model_revision
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model {model}: its tokenizer cannot be loaded: {error}") from None
     return tokenizer
 
 

@@ -1,11 +1,13 @@
 """Evaluate: output tables to metric tables, every figure beside the majority baseline."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from inference.tasks import canonical
 from jobs.config_schema import Arm
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
@@ -17,11 +19,21 @@ from jobs.reporting.metric_tables import (
     to_arrow,
 )
 from jobs.reporting.metrics import Yardstick, compare, summarise
-from jobs.run import Run
+from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import plain_task, task_of
 
 VERSION = 1
+COLUMNS = [
+    "id",
+    "demonstration_ids",
+    "prompt_tokens",
+    "cached_tokens",
+    "prediction",
+    "status",
+    "engine_s",
+    "queue_s",
+]
 TABLES = {
     "summary": SUMMARY_SCHEMA,
     "slices": SLICES_SCHEMA,
@@ -52,9 +64,10 @@ def _mark(run: Run) -> str:
     }
     tasks = {a.task: plain_task(task_of(run, a.task)) for a in run.arms}
     labels = run.tables["corpus"].counts("labels")
+    gold = [part.content for part in run.tables["queries"].parts]
     settings = [run.config.file.seed, run.config.file.report.bootstrap]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
-    return fingerprint("evaluate", VERSION, outputs, tasks, labels, settings, arms)
+    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms)
 
 
 # The functions on one arm and one task are in `metrics`.
@@ -90,9 +103,19 @@ def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
 
 
 def read_outputs(run: Run, arm: str) -> pd.DataFrame:
-    """All output rows of an arm."""
-    tables = [run.ledger.read(marker) for marker in run.outputs[arm]]
+    """What is measured of an arm's output rows, with today's gold labels."""
+    tables = []
+    for marker, part in zip(run.outputs[arm], run.tables["queries"].parts, strict=True):
+        table = run.ledger.read(marker, COLUMNS)
+        tables.append(table.append_column("gold", _gold(run, arm, part)))
     return pa.concat_tables(tables).to_pandas()
+
+
+def _gold(run: Run, arm: str, part: Part) -> pa.Array:
+    """The labels of the queries as they are today: one may have been corrected since."""
+    task = task_of(run, next(one.task for one in run.arms if one.name == arm))
+    labels = run.ledger.read(part.marker, ["label"]).column(0).to_pylist()
+    return pa.array([canonical(task, label) for label in labels], pa.string())
 
 
 def arm_fields(arm: Arm) -> dict[str, Any]:
@@ -114,9 +137,14 @@ def arm_fields(arm: Arm) -> dict[str, Any]:
 
 
 def _yardstick(run: Run, task: str) -> Yardstick:
+    built, counts = task_of(run, task), Counter[str]()
+    for raw, number in run.tables["corpus"].counts("labels").items():
+        label = canonical(built, raw)
+        if label is not None:
+            counts[label] += number
     return Yardstick(
-        labels=task_of(run, task).labels,
-        corpus_counts=run.tables["corpus"].counts("labels"),
+        labels=built.labels,
+        corpus_counts=counts,
         seed=run.config.file.seed,
         n_resamples=run.config.file.report.bootstrap,
     )

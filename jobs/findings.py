@@ -1,12 +1,12 @@
 """What is found in the tables once they are in: rejects, overlap, labels, counts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.errors import DataError
-from jobs.ledger import Marker
+from jobs.ledger import Marker, fingerprint
 from jobs.readers.duplicates import overlap
 from jobs.readers.row_tables import REJECTED_SCHEMA
 from jobs.run import Run
@@ -16,12 +16,11 @@ from jobs.tasks import label_spellings, task_of
 MOST_LISTED = 25
 
 
-def rejected_rows(run: Run, name: str) -> pa.Table:
+def rejected_rows(run: Run, name: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Every row of a table that was rejected or labelled on the way in, with file and line."""
-    entries = run.manifest["tables"][name]["rejected"]
-    return pa.concat_tables(
-        [REJECTED_SCHEMA.empty_table(), *(run.ledger.read(Marker(**entry)) for entry in entries)]
-    )
+    markers = [Marker(**entry) for entry in run.manifest["tables"][name]["rejected"]]
+    empty = REJECTED_SCHEMA.empty_table().select(columns or REJECTED_SCHEMA.names)
+    return pa.concat_tables([empty, *(run.ledger.read(marker, columns) for marker in markers)])
 
 
 def check_tables(run: Run) -> None:
@@ -44,23 +43,28 @@ def check_tables(run: Run) -> None:
 
 def warn_of_overlap(run: Run) -> None:
     """Count queries whose text, normalised, stands in the corpus too."""
-    queries = _text_hashes(run, "queries")
-    n_shared = 0
-    if len(queries):
-        # The corpus is streamed: only what may be shared is kept.
-        wanted = pc.unique(queries)
-        shared = [pa.array([], pa.string())]
-        for part in run.tables["corpus"].parts:
-            column = run.ledger.read(part.marker, ["text_hash"]).column(0)
-            shared += column.filter(pc.is_in(column, value_set=wanted)).chunks
-        n_shared = overlap(pa.chunked_array(shared), queries)
-    run.manifest["overlap"] = n_shared
+    texts = [part.marker.stats["texts"] for name in run.tables for part in run.tables[name].parts]
+    mark = fingerprint("overlap", texts)
+    if run.manifest.get("overlap", {}).get("mark") != mark:
+        run.manifest["overlap"] = {"mark": mark, "queries": _n_shared(run)}
+    n_shared = run.manifest["overlap"]["queries"]
     if n_shared:
         run.progress.warn(
             f"{n_shared} of {run.tables['queries'].n_rows} query texts stand in the corpus too "
             "(case, spacing and final punctuation apart); stage2.exclude_same_text keeps a "
             "query's own copy out of its demonstrations"
         )
+
+
+def _n_shared(run: Run) -> int:
+    queries = _text_hashes(run, "queries")
+    # The corpus is streamed: only what may be shared is kept.
+    wanted = pc.unique(queries)
+    shared = [pa.array([], pa.string())]
+    for part in run.tables["corpus"].parts if len(queries) else ():
+        column = run.ledger.read(part.marker, ["text_hash"]).column(0)
+        shared += column.filter(pc.is_in(column, value_set=wanted)).chunks
+    return overlap(pa.chunked_array(shared), queries)
 
 
 def _text_hashes(run: Run, name: str) -> pa.ChunkedArray:
@@ -73,7 +77,9 @@ def _text_hashes(run: Run, name: str) -> pa.ChunkedArray:
 def tell(run: Run, name: str) -> None:
     """Record and print what was counted; a table found unchanged is told like a new one."""
     table, entry = run.tables[name], run.manifest["tables"][name]
-    rejected = value_counts(rejected_rows(run, name).column("reason"))
+    set_aside = rejected_rows(run, name, ["reason", "status"])
+    rejected = value_counts(set_aside.column("reason"))
+    statuses = value_counts(set_aside.column("status"))
     entry["counts"] = {
         "rows": table.n_rows,
         "status": table.counts("status"),
@@ -81,6 +87,7 @@ def tell(run: Run, name: str) -> None:
         "unlabelled": sum(int(part.marker.stats["n_unlabelled"]) for part in table.parts),
         "flags": table.counts("flags"),
         "rejected": rejected,
+        "left_out": statuses.get("rejected", 0),
         "segments": len({part.segment for part in table.parts}),
     }
     for note, number in sorted(entry["notes"].items()):

@@ -4,7 +4,7 @@ import functools
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from inference.engine import EngineError, EngineSpec, Sampling, VllmEngine
 from inference.status import Status
 from inference.tasks import Task, canonical
 from jobs.attempts import Attempts
-from jobs.cluster import finish, with_gpus
+from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import Arm, GenerateConfig
 from jobs.engines import engine_spec, plain_engine
 from jobs.errors import ClusterError
@@ -54,6 +54,7 @@ def run_stage(run: Run) -> None:
     """Answer every prompt of every arm, engine by engine."""
     for name in dict.fromkeys(arm.engine for arm in run.arms):
         spec = engine_spec(run.config.file.engines[name], key=f"engines.{name}")
+        spec = replace(spec, n_threads=threads(run.config.file.cluster.generate))
         arms = [arm for arm in run.arms if arm.engine == name]
         _generate(run, spec, arms)
     run.manifest["outputs"] = {
@@ -78,7 +79,7 @@ class GenerateWork:
 
         Args:
             payload: `unit`, `arm`, `prompts`, `rows` (markers), `task`, `generate` (plain data),
-                `seed`.
+                `seed`, `pool_version`, `run_id`.
 
         Returns:
             Marker of the outputs, one row a query.
@@ -104,14 +105,14 @@ class GenerateWork:
         config = GenerateConfig.model_validate(payload["generate"])
         ready = [row for row in prompts if row["status"] == Status.OK]
         started = time.monotonic()
-        with Attempts(ledger.store, unit) as attempts:
+        with Attempts(ledger.store, unit, run_id=payload["run_id"]) as attempts:
             decode = functools.partial(self._decode, task, config, payload["seed"])
             answers = dict(
                 zip([row["id"] for row in ready], attempts.run(ready, decode), strict=True)
             )
         wall_s = time.monotonic() - started
         rows = [
-            output_row(row, answers.get(row["id"]), arm=payload["arm"], gold=canonical(task, label))
+            output_row(row, answers.get(row["id"]), payload, gold=canonical(task, label))
             for row, label in zip(prompts, labels, strict=True)
         ]
         table = pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
@@ -138,21 +139,23 @@ class GenerateWork:
         return {
             "status": value_counts(table.column("status")),
             "wall_s": wall_s,
-            "n_tokens": sum(row["prompt_tokens"] + row["output_tokens"] for row in rows),
+            "n_tokens": sum(
+                row["prompt_tokens"] + row["output_tokens"] for row in rows if row.get("engine_s")
+            ),
             "n_rebuilds": self.engine.n_rebuilds,
             "engine": json.loads(json.dumps(dict(settings), default=str)),
         }
 
 
 def output_row(
-    prompt: dict[str, Any], answer: Decoded | None, *, arm: str, gold: str | None
+    prompt: dict[str, Any], answer: Decoded | None, payload: dict[str, Any], *, gold: str | None
 ) -> dict[str, Any]:
     """One row of the output table; without an answer the prompt's own status stands."""
     row = {
         "id": prompt["id"],
-        "arm": arm,
+        "arm": payload["arm"],
         "demonstration_ids": prompt["demonstration_ids"],
-        "pool_version": prompt["pool_version"],
+        "pool_version": payload["pool_version"],
         "prompt_tokens": prompt["prompt_tokens"],
         "cached_tokens": 0,
         "output_tokens": 0,
@@ -206,11 +209,12 @@ def _units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, A
     parts = run.tables["queries"].parts
     units = []
     pairs = zip(parts, run.prompts[arm.name], strict=True)
-    for number, (part, prompts) in enumerate(pairs):
-        depends = [prompts.checksum, part.content, task, plain_engine(spec)]
+    for part, prompts in pairs:
+        # Gold labels are not among what answers depend on: evaluate takes them as they are then.
+        depends = [prompts.checksum, part.marker.stats["texts"], task, plain_engine(spec)]
         sampling = [arm.generate.model_dump(), arm.seed]
         mark = fingerprint("generate", VERSION, depends, sampling, arm.name)
-        unit = Unit(f"outputs/{arm.name}", f"part-{number:05d}", mark)
+        unit = Unit(f"outputs/{arm.name}", part.name, mark)
         payload = {
             "unit": asdict(unit),
             "arm": arm.name,
@@ -219,6 +223,8 @@ def _units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, A
             "task": task,
             "generate": arm.generate.model_dump(),
             "seed": arm.seed,
+            "pool_version": run.pool.stats["version"] if run.pool else None,
+            "run_id": run.manifest.get("run_id"),
         }
         units.append((unit, payload))
     return units

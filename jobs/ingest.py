@@ -16,6 +16,7 @@ from jobs.run import Part, Run, Table
 from jobs.spill import SpillWork
 
 VERSION = 1
+SPILLS = "tmp/spills"
 Units = list[tuple[Unit, dict[str, Any]]]
 TABLES = ("corpus", "queries")
 
@@ -66,8 +67,9 @@ def _intake(run: Run, name: str) -> Intake:
     files = find(config.path, key=f"{name}.path")
     identity = fingerprint(VERSION, config.model_dump(exclude={"path"}), run.config.limit)
     source = fingerprint(identity, [asdict(file) for file in files])
-    last = run.manifest.get("tables", {}).get(name, {})
-    previous = _parts(run.ledger, last) if last.get("identity") == identity else []
+    # A look at fewer rows, or other columns, must not make the segments of the rest forgotten.
+    last = run.manifest.get("ingests", {}).get(name, {}).get(identity)
+    previous = _parts(run.ledger, last) if last else []
     return Intake(name, config, files, identity, source, previous)
 
 
@@ -80,13 +82,14 @@ def _parts(ledger: Ledger, entry: dict[str, Any]) -> list[Part]:
 
 def _reused(run: Run, intake: Intake) -> bool:
     """Take the table of the last run when its input is the same."""
-    last = run.manifest.get("tables", {}).get(intake.name, {})
-    if not intake.previous or last.get("source") != intake.source:
+    last = run.manifest.get("ingests", {}).get(intake.name, {}).get(intake.identity, {})
+    if not intake.previous or last["source"] != intake.source:
         total = sum(file.bytes for file in intake.files)
         run.progress.line(
             "ingest", f"{intake.name}: {len(intake.files):,} files, {total / 2**20:,.1f} MiB"
         )
         return False
+    run.manifest.setdefault("tables", {})[intake.name] = last
     count = intake.config.partition.count
     table = run.tables[intake.name] = Table(intake.name, tuple(intake.previous), count)
     run.progress.line("ingest", f"{intake.name}: {table.n_rows:,} rows, unchanged")
@@ -103,7 +106,6 @@ def _ingest(run: Run, intakes: list[Intake]) -> None:
     units = [_partition_units(i, s) for i, s in zip(intakes, spills, strict=True)]
     made = _finish_all(run, units, PartitionWork(run.out), "ingest")
     for number, intake in enumerate(intakes):
-        run.ledger.store.remove_tree(f"tmp/{intake.name}-{intake.source}")
         _record(run, intake, spills[number], units[number], made[number])
 
 
@@ -129,7 +131,7 @@ def _record(
     rejected = _rejected(run.ledger, spills, units)
     notes: Counter[str] = sum((Counter(s.stats["notes"]) for s in spills), Counter())
     run.tables[intake.name] = Table(intake.name, tuple(parts), intake.config.partition.count)
-    run.manifest.setdefault("tables", {})[intake.name] = {
+    entry = {
         "identity": intake.identity,
         "source": intake.source,
         "rejected": [marker.as_dict() for marker in rejected],
@@ -141,6 +143,9 @@ def _record(
             for p in parts
         ],
     }
+    run.manifest.setdefault("tables", {})[intake.name] = entry
+    remembered = run.manifest.setdefault("ingests", {}).setdefault(intake.name, {})
+    remembered[intake.identity] = entry
 
 
 def _spill_units(run: Run, intake: Intake) -> Units:
@@ -149,7 +154,7 @@ def _spill_units(run: Run, intake: Intake) -> Units:
     units = []
     for number, group in enumerate(groups):
         place = f"{intake.name}-{intake.source}"
-        unit = Unit(f"tmp/{place}", f"spill-{number:05d}", intake.source)
+        unit = Unit(f"{SPILLS}/{place}", f"spill-{number:05d}", intake.source)
         rejects = Unit(f"rejected/{place}", f"read-{number:05d}", intake.source)
         payload = {
             "unit": asdict(unit),
@@ -176,7 +181,7 @@ def _partition_units(intake: Intake, spills: list[Marker]) -> Units:
             "partition": partition,
             "keep": intake.config.columns.keep,
             "on_duplicate_id": intake.config.on_duplicate_id,
-            "spills": [spill.as_dict() for spill in spills],
+            "spills": [asdict(Unit(s.folder, s.name, s.fingerprint)) for s in spills],
             "previous": [
                 [p.segment, p.marker.as_dict()] for p in intake.previous if p.partition == partition
             ],

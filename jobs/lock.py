@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.errors import ClusterError
@@ -18,8 +19,35 @@ HEARTBEAT_S = 5.0
 STALE_S = 60.0
 
 
+@dataclass
+class Hold:
+    """A lock that is held.
+
+    Attributes:
+        run_id: Of this run.
+        ended: Set when the block is left.
+        lost: Set when another run was found to hold the lock.
+    """
+
+    run_id: str
+    ended: threading.Event = field(default_factory=threading.Event)
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """Stop a run whose lock was taken from it.
+
+        Raises:
+            ClusterError: Another run holds the lock.
+        """
+        if self.lost.is_set():
+            raise ClusterError(
+                f"run {self.run_id} lost its lock to another run (was this machine asleep, or the "
+                "file system away?). What it finished is kept; run the same command again."
+            )
+
+
 @contextlib.contextmanager
-def held(store: Store, *, warn: Callable[[str], None]) -> Iterator[str]:
+def held(store: Store, *, warn: Callable[[str], None]) -> Iterator[Hold]:
     """Hold the output's lock for the length of the block.
 
     Args:
@@ -27,23 +55,22 @@ def held(store: Store, *, warn: Callable[[str], None]) -> Iterator[str]:
         warn: Told when a dead run's lock is taken over.
 
     Yields:
-        The run id.
+        The run id, and whether the lock is still this run's.
 
     Raises:
         ClusterError: A live run holds it; names run, host and pid.
     """
-    run_id = uuid.uuid4().hex[:12]
-    _acquire(store, run_id, warn)
-    stop = threading.Event()
-    beat = threading.Thread(target=_beat, args=(store, run_id, stop), daemon=True)
+    hold = Hold(uuid.uuid4().hex[:12])
+    _acquire(store, hold.run_id, warn)
+    beat = threading.Thread(target=_beat, args=(store, hold), daemon=True)
     beat.start()
     try:
-        yield run_id
+        yield hold
     finally:
-        stop.set()
+        hold.ended.set()
         beat.join()
-        holder = _read(store)
-        if holder and holder.get("run_id") == run_id:
+        found = _read(store)
+        if found and found.get("run_id") == hold.run_id:
             store.path(NAME).unlink(missing_ok=True)
 
 
@@ -67,12 +94,20 @@ def _acquire(store: Store, run_id: str, warn: Callable[[str], None]) -> None:
                 "give another --out."
             )
         warn(f"took over the lock of run {found['run_id']} (pid {found['pid']}), which is dead")
-        # Renamed before removal, so that of two runs that find the same corpse one only succeeds.
-        corpse = store.path(f".{NAME}.{found['run_id']}")
-        with contextlib.suppress(FileNotFoundError):
-            store.path(NAME).rename(corpse)
-            corpse.unlink()
+        _bury(store, found["run_id"])
     raise ClusterError(f"{store.root}: {NAME} keeps changing hands; is another run starting?")
+
+
+def _bury(store: Store, dead: str) -> None:
+    """Remove a dead run's lock, and nobody else's: it may have changed hands since it was read."""
+    corpse = store.path(f".{NAME}.{uuid.uuid4().hex[:8]}.dead")
+    with contextlib.suppress(FileNotFoundError):
+        store.path(NAME).rename(corpse)
+        with contextlib.suppress(ValueError, FileExistsError):
+            body = json.loads(corpse.read_text())
+            if isinstance(body, dict) and body.get("run_id", "unknown") != dead:
+                os.link(corpse, store.path(NAME))
+        corpse.unlink()
 
 
 def _create(store: Store, run_id: str) -> bool:
@@ -85,22 +120,29 @@ def _create(store: Store, run_id: str) -> bool:
     }
     # A hard link makes a lock appear with its content, and fails if one is there.
     draft = store.path(f".{NAME}.{run_id}.new")
-    draft.write_text(json.dumps(body))
     try:
+        draft.write_text(json.dumps(body))
         os.link(draft, store.path(NAME))
     except FileExistsError:
         return False
+    except OSError as error:
+        raise ClusterError(
+            f"{store.path(NAME)}: cannot be written ({error.strerror}). The output needs room, and "
+            "a file system with hard links."
+        ) from None
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)
     return True
 
 
-def _beat(store: Store, run_id: str, stop: threading.Event) -> None:
-    while not stop.wait(HEARTBEAT_S):
+def _beat(store: Store, hold: Hold) -> None:
+    while not hold.ended.wait(HEARTBEAT_S):
         found = _read(store)
-        if found and found.get("run_id") == run_id:
+        if found and found.get("run_id") == hold.run_id:
             with contextlib.suppress(OSError):
                 os.utime(store.path(NAME))
+        elif found:
+            hold.lost.set()
 
 
 def _read(store: Store) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.readers.duplicates import resolve_duplicates
 from jobs.readers.row_tables import row_schema
@@ -34,7 +35,7 @@ class PartitionWork:
         found = ledger.find(unit)
         if found is not None:
             return found
-        spills = [Marker(**spill) for spill in payload["spills"]]
+        spills = [_there(ledger, Unit(**spill)) for spill in payload["spills"]]
         empty = row_schema(payload["keep"]).empty_table()
         rows = pa.concat_tables([empty, *rows_of_partition(ledger, spills, payload["partition"])])
         rows, rejected, counts = resolve_duplicates(
@@ -49,6 +50,13 @@ class PartitionWork:
         return ledger.commit(unit, rows, stats=stats)
 
 
+def _there(ledger: Ledger, unit: Unit) -> Marker:
+    marker = ledger.find(unit)
+    if marker is None:
+        raise DataError(f"{ledger.store.path(unit.table)}: is gone or changed; run again.")
+    return marker
+
+
 def part_stats(rows: pa.Table) -> dict[str, Any]:
     """What is counted of a part, with the fingerprints of its rows and of their texts alone."""
     flags = Counter(flag for flags in rows.column("flags").to_pylist() for flag in flags or ())
@@ -56,6 +64,7 @@ def part_stats(rows: pa.Table) -> dict[str, Any]:
         "content": _digest(rows, ("id", "row_hash", "status")),
         # A label that arrives later changes the row, but not what there is to embed.
         "texts": _digest(rows, ("id", "input", "status")),
+        "costs": _digest(rows, ("cost",)) if rows.column("cost").null_count < len(rows) else None,
         "status": value_counts(rows.column("status")),
         "labels": value_counts(rows.column("label")),
         "n_unlabelled": rows.column("label").null_count,
@@ -67,7 +76,7 @@ def _digest(rows: pa.Table, columns: tuple[str, ...]) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for column in columns:
         for value in rows.column(column).to_pylist():
-            data = (value or "").encode()
+            data = ("" if value is None else str(value)).encode()
             digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
 

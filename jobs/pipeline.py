@@ -9,12 +9,13 @@ from typing import Any
 from jobs import annotate, assemble, embed, evaluate, generate, ingest, lock, manifest, rank, report
 from jobs import select as stage1
 from jobs.checks import check_config
-from jobs.cluster import connected
+from jobs.cluster import connected, ray_errors
 from jobs.config import Config
-from jobs.errors import INTERRUPTED, DataError, DualdivError
+from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError
 from jobs.ledger import Ledger, fingerprint
 from jobs.progress import Progress
 from jobs.run import Run
+from jobs.status import STAGE_ENTRIES
 
 STAGES: dict[str, Callable[[Run], None]] = {
     "ingest": ingest.run_stage,
@@ -27,7 +28,8 @@ STAGES: dict[str, Callable[[Run], None]] = {
     "evaluate": evaluate.run_stage,
     "report": report.run_stage,
 }
-KEPT_FROM_LAST_RUN = ("tables",)
+# What a run that goes less far, or fails, must not make unlisted; each stage overwrites its own.
+KEPT_FROM_LAST_RUN = ("ingests", "overlap", *STAGE_ENTRIES)
 
 
 @dataclass(frozen=True)
@@ -73,18 +75,24 @@ def execute(
     check_config(config, until=until)
     ledger = Ledger(config.out)
     ledger.store.create()
-    with lock.held(ledger.store, warn=progress.warn) as run_id:
+    with lock.held(ledger.store, warn=progress.warn) as hold:
         run = Run(config=config, ledger=ledger, progress=progress)
-        run.manifest = _begin(run, run_id)
+        run.manifest = _begin(run, hold.run_id)
         try:
             with connected(config.file.cluster):
                 for name in list(STAGES)[: list(STAGES).index(until) + 1]:
+                    hold.check()
                     _stage(run, name)
                     if name == "ingest":
+                        run.ledger.store.remove_tree(ingest.SPILLS)
                         _judge_rejects(run, fail_on_rejects)
         except (DualdivError, KeyboardInterrupt) as error:
             _fail(run, error)
             raise
+        except ray_errors() as error:
+            lost = ClusterError(f"Ray gave out: {str(error).strip().splitlines()[0]}")
+            _fail(run, lost)
+            raise lost from error
         return _end(run, until)
 
 
@@ -115,7 +123,9 @@ def _stage(run: Run, name: str) -> None:
 
 def _judge_rejects(run: Run, most: float | None) -> None:
     rejected = _n_rejected(run)
-    seen = sum(table.n_rows for table in run.tables.values())
+    # Rows that were labelled are in the tables; lines that are no row are not.
+    entries = run.manifest["tables"].values()
+    seen = sum(entry["counts"]["rows"] + entry["counts"]["left_out"] for entry in entries)
     if most is not None and seen and rejected / seen > most:
         raise DataError(
             f"{rejected} of {seen} rows were labelled or rejected, a share of "

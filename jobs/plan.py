@@ -193,8 +193,11 @@ def _select(config: Config, tables: dict[str, Any], encoders: dict[str, Any]) ->
 
 def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
     task_config = config.file.tasks[arm.task]
-    seen = dict.fromkeys([*tables["corpus"]["labels_seen"], "label", "other"], 1)
-    task: Task = build_task(arm.task, task_config, seen)
+    seen = tables["corpus"]["labels_seen"]
+    stand_ins = ["label one of the corpus", "label two of the corpus"]
+    task: Task = build_task(
+        arm.task, task_config, dict.fromkeys(seen if len(seen) > 1 else stand_ins, 1)
+    )
     spec = engine_spec(config.file.engines[arm.engine], key=f"engines.{arm.engine}")
     k = 0 if shows_nothing(arm.stage2) else arm.stage2.k
     bare = [build(task, [], "", spec=PromptSpec())]

@@ -90,7 +90,7 @@ def _shows_nothing(stage2: Stage2Config) -> bool:
 
 
 def _need(run: Run, arm: Arm) -> Need:
-    rows = [part.content for part in run.tables["queries"].parts]
+    rows = [part.marker.stats["texts"] for part in run.tables["queries"].parts]
     if shows_nothing(arm.stage2):
         return Need(arm, fingerprint("rank", VERSION, ZERO_SHOT, rows))
     pool = tuple(usable_candidates(run, arm.name, task_of(run, arm.task)))
@@ -191,7 +191,7 @@ def _finish_parts(
     units = []
     for need in needs:
         for number, part in enumerate(parts):
-            unit = need.unit(f"part-{number:05d}")
+            unit = need.unit(part.name)
             vectors = run.vectors[need.arm.encoder, "queries"][number]
             own = {
                 "unit": asdict(unit),

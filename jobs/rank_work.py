@@ -20,6 +20,7 @@ METHODS: dict[str, list[str]] = {
 }
 GROUNDED = ("dual-div", "s3")
 GROUND_SEED = 0
+QUERIES_AT_A_TIME = 4096
 DEMONSTRATION_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -93,46 +94,64 @@ class RankWork:
         rows = ledger.read(Marker(**payload["rows"]), ["id", "text_hash", "status"])
         if payload["pool"] is None:
             return ledger.commit(unit, _empty(rows))
-        table = ledger.read(Marker(**payload["vectors"]), ["vector", "status"])
-        status = table.column("status").to_pylist()
+        vectors = ledger.read(Marker(**payload["vectors"]), ["vector", "status"])
+        rank = _Ranker(ledger, payload)
+        with ledger.writing(unit, DEMONSTRATION_SCHEMA, {}) as writer:
+            for start in range(0, rows.num_rows, QUERIES_AT_A_TIME):
+                chunk = slice(start, start + QUERIES_AT_A_TIME)
+                writer.write(rank(rows[chunk], vectors[chunk]))
+        marker = ledger.find(unit)
+        assert marker is not None
+        return marker
+
+
+class _Ranker:
+    """Ranks chunks of queries, which bounds the masks and scores that are held."""
+
+    def __init__(self, ledger: Ledger, payload: dict[str, Any]) -> None:
+        self.config = Stage2Config.model_validate(payload["stage2"])
+        self.pool = load_pool(ledger, payload["pool"])
+        self.ground = load_ground(ledger, payload["ground"])
+        self.n_total = payload["n_total"]
+        self.scores: npt.NDArray[np.float64] | None = None
+        if payload["scores"] is not None:
+            table = ledger.read(Marker(**payload["scores"]))
+            self.scores = table.column("score").to_numpy()
+
+    def __call__(self, rows: pa.Table, vectors: pa.Table) -> pa.Table:
+        status = vectors.column("status").to_pylist()
         ok = np.flatnonzero(np.array(status, object) == Status.OK)
-        pool = load_pool(ledger, payload["pool"])
-        queries = to_matrix(table.column("vector"))[ok]
-        hashes = np.array(rows.column("text_hash").to_pylist(), object)[ok]
-        ranking = _rank(ledger, payload, queries, hashes, pool)
+        queries = to_matrix(vectors.column("vector"))[ok]
+        ranking = self._rank(queries, hash_numbers(rows.column("text_hash"))[ok])
         # One set for all queries keeps one order, so that its prompts share their prefix.
         near = ranking.scores
-        if payload["scores"] is None:
-            near = similarities_of(queries, pool.vectors, ranking)
-        table = demonstration_table(rows, status, ok, ranking, near, pool.ids)
-        return ledger.commit(unit, table)
+        if self.scores is None:
+            near = similarities_of(queries, self.pool.vectors, ranking)
+        return demonstration_table(rows, status, ok, ranking, near, self.pool.ids)
 
-
-def _rank(
-    ledger: Ledger,
-    payload: dict[str, Any],
-    queries: Matrix,
-    hashes: npt.NDArray[Any],
-    pool: "Pool",
-) -> Ranking:
-    config = Stage2Config.model_validate(payload["stage2"])
-    allowed = None
-    if config.exclude_same_text:
-        allowed = np.not_equal(hashes[:, None], pool.hashes[None, :]).astype(np.bool_)
-    if payload["scores"] is not None:
-        scores = ledger.read(Marker(**payload["scores"])).column("score").to_numpy()
-        return top_k_for_all(
-            scores, k=config.k, allowed=allowed, q=len(queries), tie_rank=pool.tie_rank
+    def _rank(self, queries: Matrix, hashes: npt.NDArray[np.uint64]) -> Ranking:
+        config, pool = self.config, self.pool
+        allowed = None
+        if config.exclude_same_text:
+            allowed = hashes[:, None] != pool.hashes[None, :]
+        if self.scores is not None:
+            return top_k_for_all(
+                self.scores, k=config.k, allowed=allowed, q=len(queries), tie_rank=pool.tie_rank
+            )
+        return PER_QUERY[config.method](
+            queries,
+            pool.vectors,
+            options=options_of(config),
+            allowed=allowed,
+            tie_rank=pool.tie_rank,
+            ground=self.ground,
+            n_total=self.n_total,
         )
-    return PER_QUERY[config.method](
-        queries,
-        pool.vectors,
-        options=options_of(config),
-        allowed=allowed,
-        tie_rank=pool.tie_rank,
-        ground=load_ground(ledger, payload["ground"]),
-        n_total=payload["n_total"],
-    )
+
+
+def hash_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """Text hashes as numbers, (n,) uint64; a row without text has 0."""
+    return np.array([int(value, 16) if value else 0 for value in column.to_pylist()], np.uint64)
 
 
 @dataclass(frozen=True)
@@ -158,13 +177,15 @@ class ScoreWork:
             _, vectors = usable(ledger, [Marker(**plain)])
             if len(vectors):
                 summary.add(vectors)
-        scores = FOR_ALL[config.method](
-            summary,
-            pool.vectors,
-            options=options_of(config),
-            tie_rank=pool.tie_rank,
-            n_total=payload["n_total"],
-        )
+        scores = np.zeros(len(pool.ids))
+        if summary.count:
+            scores = FOR_ALL[config.method](
+                summary,
+                pool.vectors,
+                options=options_of(config),
+                tie_rank=pool.tie_rank,
+                n_total=payload["n_total"],
+            )
         table = pa.table({"id": pa.array(pool.ids, pa.string()), "score": scores})
         return ledger.commit(unit, table)
 
@@ -176,13 +197,13 @@ class Pool:
     Attributes:
         ids: n ids.
         vectors: (n, d) float32.
-        hashes: (n,) text hashes.
+        hashes: (n,) uint64 text hashes.
         tie_rank: (n,) rank of each id among the ids.
     """
 
     ids: list[str]
     vectors: Matrix
-    hashes: npt.NDArray[Any]
+    hashes: npt.NDArray[np.uint64]
     tie_rank: npt.NDArray[np.int64]
 
 
@@ -196,7 +217,7 @@ def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Pool:
     return Pool(
         ids=ids,
         vectors=to_matrix(table.column("vector")),
-        hashes=np.array(table.column("text_hash").to_pylist(), object),
+        hashes=hash_numbers(table.column("text_hash")),
         tie_rank=tie_rank,
     )
 

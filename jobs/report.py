@@ -59,7 +59,7 @@ def _draw(run: Run, unit: Unit, maps: Mapping[str, Marker | None]) -> Marker:
     page = build_page(model, pictures)
     run.ledger.store.write_bytes(PAGE, page.encode("utf-8"))
     names = pa.table({"picture": pa.array([picture.name for picture in pictures], pa.string())})
-    files = {f"{picture.name}.png": picture.png for picture in pictures}
+    files = {f"{picture.name.removesuffix('.png')}.png": picture.png for picture in pictures}
     return run.ledger.commit(unit, names, files=files)
 
 
@@ -238,7 +238,7 @@ def _samples(run: Run, arm: str) -> list[Sample]:
 def _rejected(run: Run) -> list[dict[str, Any]]:
     rows = []
     for name in ROLES:
-        table = rejected_rows(run, name)
+        table = rejected_rows(run, name, ["status", "reason"])
         counted = table.group_by(["status", "reason"]).aggregate([([], "count_all")])
         for row in counted.to_pylist():
             n = row.pop("count_all")

@@ -24,6 +24,11 @@ class Part:
     marker: Marker
 
     @property
+    def name(self) -> str:
+        """File name of what is made of this part; other parts coming or going do not change it."""
+        return f"part-s{self.segment:04d}-p{self.partition:05d}"
+
+    @property
     def content(self) -> str:
         """Fingerprint of the rows themselves, whatever file holds them."""
         return str(self.marker.stats["content"])

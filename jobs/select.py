@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from jobs.cluster import n_workers
 from jobs.config_schema import Arm, Stage1Config
 from jobs.embed import encoder_spec
-from jobs.errors import ConfigError
+from jobs.errors import ConfigError, InvariantError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
 from jobs.run import Run
 from jobs.select_local import LocalWork, objective_of
@@ -54,6 +54,7 @@ def run_stage(run: Run) -> None:
         missing = [choice for choice in mine if run.ledger.find(choice.unit("candidates")) is None]
         if missing:
             _select(run, encoder, missing)
+    run.manifest["selections"] = {}
     for choice in choices:
         marker = run.ledger.find(choice.unit("candidates"))
         assert marker is not None
@@ -81,7 +82,9 @@ def _choices(run: Run) -> list[Choice]:
         vectors = [m.fingerprint for m in run.vectors[arm.encoder, "corpus"]]
         config = _relevant(arm.stage1)
         seed = run.config.file.seed if arm.stage1.method != "random" else arm.seed
-        mark = fingerprint("select", VERSION, run.encoder_ids[arm.encoder], config, seed, vectors)
+        costs = [part.marker.stats["costs"] for part in run.tables["corpus"].parts]
+        depends = [run.encoder_ids[arm.encoder], config, seed, vectors, costs]
+        mark = fingerprint("select", VERSION, depends)
         choice = found.setdefault(mark, Choice(arm.encoder, arm.stage1, seed, mark))
         choice.arms.append(arm.name)
     return list(found.values())
@@ -142,9 +145,14 @@ def _local(run: Run, workers: Workers, choice: Choice) -> list[Marker]:
         }
         for p in pending
     ]
-    workers.local(work, payloads)
-    found = [run.ledger.find(unit) for unit in units]
-    return [marker for marker in found if marker is not None]
+    made = {unit.name: run.ledger.find(unit) for unit in units}
+    for result in workers.local(work, payloads):
+        marker = Marker(**result["marker"])
+        made[marker.name] = marker
+    markers = [marker for marker in made.values() if marker is not None]
+    if len(markers) != corpus.n_partitions:
+        raise InvariantError(f"select: {len(markers)} of {corpus.n_partitions} partitions chose")
+    return markers
 
 
 def _n_eligible(run: Run, encoder: str) -> int:
@@ -293,7 +301,7 @@ def _record(run: Run, choice: Choice, marker: Marker) -> None:
     for arm in choice.arms:
         run.candidates[arm] = marker
     entry = {"candidates": marker.as_dict(), "arms": choice.arms, "encoder": choice.encoder}
-    run.manifest.setdefault("selections", {})[choice.mark] = entry
+    run.manifest["selections"][choice.mark] = entry
     first = marker.stats["first_negative_gain"]
     if first is not None and choice.config.method == "dual-div":
         run.progress.line("select", f"{choice.config.method}: gain below 0 from pick {first + 1}")

@@ -14,6 +14,7 @@ from jobs.vectors import Matrix, usable
 from selection.coverage import CoverageShard
 
 MAX_RESTARTS = 3
+START_TIMEOUT_S = 300.0
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -105,9 +106,24 @@ class Workers:
             {p: partitions[p] for p in numbers[i::n_actors]} for i in range(max(1, n_actors))
         ]
         self._actors = [self._new(i) for i in range(len(self._dealt))]
-        self._restarts = 0
+        self._deaths = [0] * len(self._actors)
         self._candidates: Any = None
         self._picks: list[int] = []
+        self._await(self._actors)
+
+    def _await(self, actors: Sequence[Any]) -> None:
+        """Wait until actors run; for ever is too long when the cluster has no room for them."""
+        import ray
+
+        up = [actor.reset.remote() for actor in actors]
+        _, late = ray.wait(up, num_returns=len(up), timeout=START_TIMEOUT_S)
+        if late:
+            have = ray.available_resources().get("CPU", 0.0)
+            raise ClusterError(
+                f"select: {len(late)} of {len(self._dealt)} actors found no room in "
+                f"{START_TIMEOUT_S:.0f} s; each needs {self._resources.cpus:g} CPUs, {have:g} are "
+                "free. Lower cluster.select.actors or .cpus, or add nodes; what is done is kept."
+            )
 
     def _new(self, number: int) -> Any:
         import ray
@@ -173,18 +189,16 @@ class Workers:
         """Repeat a call that died with its actor, on a new one that has the same picks."""
         import ray
 
-        while True:
-            self._restarts += 1
-            if self._restarts > MAX_RESTARTS * len(self._dealt):
-                raise ClusterError(
-                    f"select: its actors died {self._restarts} times, last with: {cause}. Give "
-                    "them more memory (fewer partitions at once: cluster.select.actors)."
-                ) from cause
+        while self._deaths[number] < MAX_RESTARTS:
             try:
                 self._revive(number, starting=method == "start")
                 return ray.get(getattr(self._actors[number], method).remote(*args))
             except ray.exceptions.RayActorError as error:
                 cause = error
+        raise ClusterError(
+            f"select: one of its actors died {self._deaths[number] + 1} times, last with: {cause}. "
+            "Give them more memory: fewer on a node (cluster.select.cpus), or more nodes."
+        ) from cause
 
     def _revive(self, number: int, *, starting: bool) -> None:
         """Replace a dead actor; two calls that died together find it replaced by the first."""
@@ -193,7 +207,9 @@ class Workers:
         try:
             ray.get(self._actors[number].reset.remote())
         except ray.exceptions.RayActorError:
+            self._deaths[number] += 1
             self._actors[number] = self._new(number)
+            self._await([self._actors[number]])
         if self._candidates is not None and not starting:
             ray.get(self._actors[number].start.remote(self._candidates, self._picks))
 

@@ -116,7 +116,9 @@ class _Spill:
             return
         rows = pa.concat_tables(self._rows)
         spec = self.table.partition
-        where = partition_of(rows.column("id").to_pylist(), count=spec.count, seed=spec.seed)
+        # A renamed duplicate is "<id>~<hash>": what could look like one goes where <id> goes.
+        stems = [row_id.rpartition("~")[0] or row_id for row_id in rows.column("id").to_pylist()]
+        where = partition_of(stems, count=spec.count, seed=spec.seed)
         for partition in np.unique(where):
             writer.write(rows.take(pa.array(np.flatnonzero(where == partition))))
             self.groups.append(int(partition))

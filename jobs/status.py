@@ -48,7 +48,11 @@ def status(out: str, *, quiet: bool) -> dict[str, Any]:
         "stage": found.get("stage"),
         "holder": holder,
         "stages": stages,
-        "tables": {name: entry["counts"] for name, entry in found.get("tables", {}).items()},
+        "tables": {
+            name: entry["counts"]
+            for name, entry in found.get("tables", {}).items()
+            if "counts" in entry
+        },
         "arms": {name: _arm(ledger, entry) for name, entry in found.get("outputs", {}).items()},
         "warnings": found.get("warnings", []),
     }
@@ -77,6 +81,7 @@ def markers_in(entry: Any) -> list[Marker]:
 
 def _stage(ledger: Ledger, entry: Any) -> dict[str, Any]:
     markers = {marker.table: marker for marker in markers_in(entry)}
+    markers = {name: one for name, one in markers.items() if not name.startswith("rejected/")}
     missing = [table for table, marker in markers.items() if not _there(ledger, marker)]
     return {
         "parts": len(markers),

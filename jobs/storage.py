@@ -157,3 +157,8 @@ class Store:
         for item in gone:
             item.unlink(missing_ok=True)
         return sorted(item.name for item in gone)
+
+
+def absolute_folder(name: str) -> str:
+    """A folder by its whole path, because workers may run elsewhere; any other name as it is."""
+    return os.path.abspath(name) if os.path.isdir(name) else name

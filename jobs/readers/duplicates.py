@@ -117,7 +117,7 @@ def _twice(at: int, before: int, cells: dict[str, list[Any]]) -> str:
     places = [f"{cells['source_file'][i]}:{cells['source_line'][i]}" for i in (before, at)]
     return (
         f"id {cells['id'][at]!r} occurs twice: {places[0]} and {places[1]}. Make ids distinct, or "
-        "set ingest.on_duplicate_id to rename or reject."
+        "set on_duplicate_id of the table to rename or reject."
     )
 
 

@@ -31,7 +31,7 @@ def read(file: BinaryIO, name: str, *, options: ReadOptions) -> Iterator[Batch]:
     """
     try:
         "".encode(options.encoding)
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise ConfigError(
             f"encoding {options.encoding!r} is unknown; use one of Python's, such as utf-8, "
             "cp1252 or utf-16."

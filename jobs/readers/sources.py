@@ -16,7 +16,7 @@ class SourceFile:
     """An input file as it was when the run began.
 
     Attributes:
-        path: As the user will see it in messages.
+        path: Absolute, for workers may run elsewhere.
         bytes: Size.
         modified_ns: Modification time, nanoseconds.
     """
@@ -90,4 +90,6 @@ def _stat(name: str, *, key: str) -> SourceFile:
         raise ConfigError(f"{key}: {name} may not be read (permission denied).") from None
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror}).") from None
-    return SourceFile(path=name, bytes=facts.st_size, modified_ns=facts.st_mtime_ns)
+    return SourceFile(
+        path=os.path.abspath(name), bytes=facts.st_size, modified_ns=facts.st_mtime_ns
+    )

@@ -198,8 +198,10 @@ def _counts(outputs: pd.DataFrame, *, n_scored: int) -> dict[str, Any]:
 
 
 def _costs(outputs: pd.DataFrame) -> dict[str, float | None]:
+    # What was never sent to an engine cost nothing.
+    sent = outputs[pd.to_numeric(outputs["engine_s"]).astype("float64").notna()]
     numbers = {
-        name: pd.to_numeric(outputs[name]).astype("float64").dropna()
+        name: pd.to_numeric(sent[name]).astype("float64").dropna()
         for name in ("prompt_tokens", "cached_tokens", "engine_s", "queue_s")
     }
     prompt_tokens = numbers["prompt_tokens"].sum()

@@ -100,9 +100,9 @@ def test_a_live_run_on_the_output_exits_4_and_is_named(config, capsys, tmp_path)
 
     store = Store(str(tmp_path / "out"))
     store.create()
-    with lock.held(store, warn=print) as run_id:
+    with lock.held(store, warn=print) as hold:
         assert main(["ingest", config]) == 4
-        assert run_id in capsys.readouterr().err
+        assert hold.run_id in capsys.readouterr().err
 
 
 def test_status_of_no_run_exits_3(tmp_path, capsys):

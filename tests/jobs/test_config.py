@@ -93,6 +93,15 @@ def test_the_resolved_config_reads_back_as_itself(write, tmp_path):
         ({"arms": [{"name": "../x"}]}, ["name", "../x"]),
         ({"arms": [{"stage2": {"top": 1}}]}, ["stage2.top", "recall"]),
         ({"out": 3}, ["out", "3"]),
+        ({"seed": -1}, ["seed", "-1"]),
+        ({"arms": [{"seed": 2**40}]}, ["seed", str(2**40)]),
+        ({"stage1": {"lambda": float("inf")}}, ["stage1.lambda", "finite"]),
+        ({"stage2": {"ground": 0}}, ["stage2.ground", "0"]),
+        ({"corpus": {"path": "x", "delimiter": "\\t"}}, ["corpus.delimiter"]),
+        ({"corpus": {"path": "x", "columns": {"keep": ["a", "a"]}}}, ["keep names a column twice"]),
+        ({"arms": [{"encoder": ["a", "b"]}]}, ["arms.0.encoder", "['a', 'b']"]),
+        ({"arms": [{"task": "topic"}], "grid": {"task.x": [1]}}, ["grid", "task.x"]),
+        ({"arms": [{"name": "A"}, {"name": "a"}]}, ["arms 0 and 1"]),
     ],
 )
 def test_a_mistake_names_key_value_and_what_is_known(write, changes, words):
@@ -139,3 +148,19 @@ def test_yaml_never_builds_python_objects(tmp_path):
     path.write_text("out: !!python/object/apply:os.getcwd []\n")
     with pytest.raises(ConfigError, match="not YAML"):
         load(str(path))
+
+
+def test_a_key_that_stands_twice_is_an_error_with_its_line(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("out: a\nseed: 1\nout: b\n")
+    with pytest.raises(ConfigError, match="'out' stands twice, the second time on line 3"):
+        load(str(path))
+
+
+def test_credentials_in_engine_settings_are_never_printed_or_stored(write):
+    engines = {
+        "e": {"model": "m", "extra": {"hf_token": "canary-1", "deep": [{"api_key": "canary-2"}]}}
+    }
+    loaded = load(write(engines=engines))
+    assert "canary" not in loaded.as_yaml()
+    assert loaded.file.engines["e"].extra["hf_token"] == "canary-1"

@@ -81,7 +81,7 @@ def projects(tmp_path_factory):
     for moment in (
         "embeddings/*/*/part.done.json",
         "candidates/*/local-*.done.json",
-        "outputs/*/part-00000.done.json",
+        "outputs/*/part-*.done.json",
     ):
         kill_when(disturbed, moment, start(disturbed))
         disturbed.kept.append(table_files(disturbed))

@@ -64,7 +64,6 @@ def part(ledger, prompts, labels=None, decoder="generate"):
             "demonstration_ids": pa.array([["a"]] * n, pa.list_(pa.string())),
             "n_dropped": pa.array([0] * n, pa.int32()),
             "prompt_tokens": [0 if p is None else len(p) for p in prompts],
-            "pool_version": ["v0001"] * n,
             "status": ["empty" if p is None else "ok" for p in prompts],
             "detail": pa.nulls(n, pa.string()),
         }
@@ -79,6 +78,8 @@ def part(ledger, prompts, labels=None, decoder="generate"):
         "task": plain_task(TASK),
         "generate": GenerateConfig(decoder=decoder).model_dump(),
         "seed": 0,
+        "pool_version": "v0001",
+        "run_id": "run",
     }
 
 
@@ -182,7 +183,7 @@ def test_another_decoder_or_seed_is_answered_anew(config, change, tmp_path):
         (folder / "model.safetensors").write_text(weights)
         loaded = config(**changes)
         run = Run(loaded, Ledger(loaded.out), Progress(quiet=True))
-        rows = Marker("queries/x", "p", "f", 1, 1, "c", {"content": "rows", "labels": {}})
+        rows = Marker("queries/x", "p", "f", 1, 1, "c", {"texts": "texts", "labels": {}})
         for name in ("corpus", "queries"):
             run.tables[name] = Table(name, (Part(0, 0, rows),), 1)
         run.prompts["main"] = [Marker("prompts/x", "part", "f", 1, 1, "sum", {})]
@@ -194,3 +195,19 @@ def test_another_decoder_or_seed_is_answered_anew(config, change, tmp_path):
     assert mark(**base) == first
     assert mark(**base | change) != first
     assert mark(weights="b", **base) != first
+
+
+def test_a_run_that_was_killed_is_no_suspicion_against_its_rows(ledger):
+    from jobs.attempts import EVERYTHING, Attempts
+
+    unit = Unit("outputs/arm", "part", "mark")
+    rows = [{"id": "q0", "prompt": "say red"}]
+
+    def die(rows):
+        raise SystemExit
+
+    for run_id, deaths in (("first", {}), ("second", {}), ("second", {EVERYTHING: 1})):
+        attempts = Attempts(ledger.store, unit, run_id=run_id)
+        assert attempts.deaths == deaths
+        with pytest.raises(SystemExit):
+            attempts.run(rows, die)

@@ -22,8 +22,8 @@ def hold_in_child(path):
         import time
         from jobs import lock
         from jobs.storage import Store
-        with lock.held(Store({str(path)!r}), warn=print) as run:
-            print(run, flush=True)
+        with lock.held(Store({str(path)!r}), warn=print) as hold:
+            print(hold.run_id, flush=True)
             time.sleep(60)
     """
     child = subprocess.Popen(
@@ -56,7 +56,7 @@ def test_a_live_holder_is_refused_by_name_and_a_dead_one_taken_over(store, tmp_p
         child.wait()
     warnings = []
     with lock.held(store, warn=warnings.append) as mine:
-        assert lock.holder(store)["run_id"] == mine
+        assert lock.holder(store)["run_id"] == mine.run_id
     assert len(warnings) == 1
     assert run_id in warnings[0]
 
@@ -66,7 +66,7 @@ def test_a_pid_used_again_by_another_process_is_no_live_run(store):
         body = json.loads(store.path("run.lock").read_text())
     store.path("run.lock").write_text(json.dumps(body | {"process_start": "1", "run_id": "old"}))
     with lock.held(store, warn=print) as mine:
-        assert mine != "old"
+        assert mine.run_id != "old"
 
 
 def test_a_holder_on_another_host_lives_by_its_heartbeat(store):
@@ -124,3 +124,31 @@ def test_of_many_starters_one_wins(store):
     ]
     words = sorted(child.communicate()[0].strip() for child in children)
     assert words == ["lost", "lost", "lost", "won"]
+
+
+def test_a_lock_that_changed_hands_is_not_buried_for_the_dead_one(store):
+    with lock.held(store, warn=print) as hold:
+        lock._bury(store, "somebody else, long dead")
+        assert lock.holder(store)["run_id"] == hold.run_id
+
+
+def test_a_run_that_lost_its_lock_is_told(store, monkeypatch):
+    monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
+    with lock.held(store, warn=print) as hold:
+        hold.check()
+        body = json.loads(store.path("run.lock").read_text())
+        store.path("run.lock").write_text(json.dumps(body | {"run_id": "other"}))
+        assert hold.lost.wait(5)
+        with pytest.raises(ClusterError, match="lost its lock"):
+            hold.check()
+    assert lock.holder(store)["run_id"] == "other"
+
+
+def test_a_lock_that_cannot_be_written_is_a_cluster_error(store, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", fail)
+    with pytest.raises(ClusterError, match="No space left"), lock.held(store, warn=print):
+        pass
+    assert list(store.root.iterdir()) == []

@@ -245,8 +245,8 @@ def test_too_many_rejects_are_a_data_error_when_asked(project):
 
     (project.root / "corpus" / "bad.jsonl").write_text("nonsense\n" * 30)
     arguments = {"until": "ingest", "progress": Progress(quiet=True)}
-    assert execute(load(project.path), fail_on_rejects=0.5, **arguments).n_rejected == 30
-    with pytest.raises(DataError, match="30 of 132 rows"):
+    assert execute(load(project.path), fail_on_rejects=0.2, **arguments).n_rejected == 30
+    with pytest.raises(DataError, match="30 of 162 rows"):
         execute(load(project.path), fail_on_rejects=0.1, **arguments)
 
 
@@ -369,3 +369,63 @@ def test_labels_are_listed_with_counts_and_spellings_are_not_merged_in_silence(p
     assert (counts["nonsense"], counts["agua"], counts["Water"]) == (2, 1, 1)
     again, _ = project.execute("ingest")
     assert again.warnings == result.warnings
+
+
+def test_a_look_at_a_few_rows_does_not_forget_the_segments_of_the_rest(project):
+    project.execute("embed")
+    write_jsonl(project.root / "corpus" / "b.jsonl", sentences(30, seed=5, prefix="new"))
+    project.execute("embed")
+    parts = embedded_parts(project)
+    project.execute("embed", limit=5)
+    project.execute("embed")
+    assert {name: time for name, time in embedded_parts(project).items() if name in parts} == parts
+    assert project.manifest["tables"]["corpus"]["counts"]["segments"] == 2
+
+
+def test_another_arm_or_query_writes_no_other_prompt_again(project):
+    project.config["arms"] = [{"name": "random", "stage1": "random"}]
+    project.execute("assemble")
+    before = {k: v for k, v in project.files().items() if k.startswith(("prompts", "demonstr"))}
+    project.config["arms"] += [{"name": "coverage", "stage1": "coverage"}]
+    project.execute("assemble")
+    assert project.manifest["pool"]["folder"] == "pool/v0002"
+    after = project.files()
+    assert {name: after[name] for name in before} == before
+    extra = sentences(1, seed=77, prefix="later")
+    with (project.root / "queries.jsonl").open("a") as file:
+        file.write(json.dumps(extra[0]) + "\n")
+    _, manifest = project.execute("assemble")
+    rows = [marker["rows"] for marker in manifest["prompts"]["random"]]
+    assert sum(rows) == 13
+    assert min(rows) in (0, 1)
+
+
+@pytest.mark.parametrize("method", ["dual-div", "similar"])
+def test_one_set_for_no_queries_is_an_empty_table(project, method):
+    (project.root / "queries.jsonl").write_text("")
+    project.config["stage2"] = {"method": method, "condition_on": "all", "k": 2}
+    _, manifest = project.execute("rank")
+    assert sum(marker["rows"] for marker in manifest["demonstrations"]["main"]) == 0
+
+
+def test_an_output_inside_the_input_folder_is_refused(project):
+    project.config["out"] = str(project.root / "corpus" / "out")
+    project.out = project.root / "corpus" / "out"
+    project.out.mkdir()
+    (project.out / "x.jsonl").write_text("")
+    with pytest.raises(ConfigError, match="read its own output"):
+        project.execute("ingest")
+
+
+def test_status_of_a_run_that_failed_early_says_so(project):
+    (project.root / "corpus" / "a.jsonl").write_text("")
+    with pytest.raises(DataError):
+        project.execute("ingest")
+    assert status(str(project.out), quiet=True)["result"] == "failed"
+
+
+def test_a_shorter_run_leaves_what_a_longer_one_listed(project):
+    project.execute("rank")
+    listed = project.manifest["demonstrations"]
+    project.execute("ingest")
+    assert project.manifest["demonstrations"] == listed
