@@ -3,13 +3,14 @@
 import argparse
 import json
 import os
-import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from jobs import interrupts
 from jobs.config import Config, load
 from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
@@ -27,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0, 2 config, 3 data, 4 cluster, 70 a bug, 130 interrupted.
     """
     arguments = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, _interrupt)
+    if threading.current_thread() is threading.main_thread():
+        interrupts.install()
     try:
         answer = arguments.act(arguments)
     except DualdivError as error:
@@ -45,10 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.json:
         print(json.dumps(answer, ensure_ascii=False, indent=1))
     return 0
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _fail(arguments: argparse.Namespace, code: int, kind: str, text: str) -> int:

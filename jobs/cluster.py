@@ -1,14 +1,15 @@
 """Ray: starting or joining it, and running units of work on actors through Ray Data."""
 
 import contextlib
-import functools
 import json
 import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from jobs import interrupts
 from jobs.config_schema import ClusterConfig, WorkersConfig
 from jobs.errors import ERRORS, ClusterError, DualdivError
 from jobs.ledger import Marker, Unit
@@ -81,6 +82,8 @@ def _calm_ray_data() -> None:
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # Restart limits have no other way in until Ray 2.64, which the dependencies exclude.
+    warnings.filterwarnings("ignore", message=r"`ray_remote_args", module=__name__)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -204,9 +207,8 @@ def run_units(
             UnitActor,
             fn_constructor_kwargs={"work": work},
             compute=pool,
-            ray_remote_args_fn=functools.partial(
-                dict, max_restarts=MAX_RESTARTS, max_task_retries=MAX_RESTARTS
-            ),
+            max_restarts=MAX_RESTARTS,
+            max_task_retries=MAX_RESTARTS,
             **common,
         )
     else:
@@ -215,7 +217,7 @@ def run_units(
             make_unit,
             fn_kwargs={"work": work},
             compute=tasks,
-            ray_remote_args_fn=functools.partial(dict, max_retries=MAX_RESTARTS),
+            max_retries=MAX_RESTARTS,
             **common,
         )
     for row in made.iter_rows():
@@ -253,6 +255,7 @@ def finish(
     started, rows, done = time.monotonic(), 0, len(found) - len(pending)
     made: dict[str, Marker] = {}
     for marker in run_units(work, list(pending.values()), workers=workers, stateful=stateful):
+        interrupts.check()
         made[marker.table] = marker
         rows, done = rows + marker.rows, done + 1
         seconds = max(1e-9, time.monotonic() - started)

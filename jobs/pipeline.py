@@ -6,7 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jobs import annotate, assemble, embed, evaluate, generate, ingest, lock, manifest, rank, report
+from jobs import (
+    annotate,
+    assemble,
+    embed,
+    evaluate,
+    generate,
+    ingest,
+    interrupts,
+    lock,
+    manifest,
+    rank,
+    report,
+)
 from jobs import select as stage1
 from jobs.checks import check_config
 from jobs.cluster import connected, ray_errors
@@ -81,6 +93,7 @@ def execute(
         try:
             with connected(config.file.cluster):
                 for name in list(STAGES)[: list(STAGES).index(until) + 1]:
+                    interrupts.check()
                     hold.check()
                     _stage(run, name)
                     if name == "ingest":
@@ -93,6 +106,7 @@ def execute(
             lost = ClusterError(f"Ray gave out: {str(error).strip().splitlines()[0]}")
             _fail(run, lost)
             raise lost from error
+        interrupts.check()
         return _end(run, until)
 
 

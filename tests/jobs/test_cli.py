@@ -131,3 +131,24 @@ def test_what_is_shipped_to_a_cluster_is_small():
         pytest.skip("not a git checkout: nothing tells what is shipped")
     sizes = [(ROOT / name).stat().st_size for name in listed.stdout.split("\0") if name]
     assert sum(sizes) < 5 * 2**20
+
+
+def test_an_interrupt_whose_exception_was_swallowed_still_stops_the_run():
+    import os
+    import signal
+
+    from jobs import interrupts
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        interrupts.install()
+        interrupts.check()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+        interrupts.install()
+        interrupts.check()
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
