@@ -5,9 +5,11 @@ Paths are local; nothing outside this file opens, renames or removes anything in
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any, BinaryIO
 
 from jobs.errors import ClusterError, ConfigError, DataError
 
+ABANDONED_S = 86_400.0
 NO_ROOM = {errno.ENOSPC: "no space left", errno.EDQUOT: "quota used up", errno.EFBIG: "file limit"}
 
 
@@ -62,6 +65,14 @@ class HashingFile:
     def checksum(self) -> str:
         """BLAKE2b-128 of the bytes so far, in hex."""
         return self._hash.hexdigest()
+
+
+def _sweep(target: Path) -> None:
+    """Remove what a writer of this file left that was killed long ago; a live one is younger."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED_S:
+                left.unlink()
 
 
 class Store:
@@ -131,6 +142,7 @@ class Store:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
+            _sweep(target)
         except OSError as error:
             what = NO_ROOM.get(error.errno or 0, error.strerror or str(error))
             raise ClusterError(

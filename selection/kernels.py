@@ -52,9 +52,7 @@ def add_excess(cosines: Float32, cover: Float32, total: Float64) -> None:
 
 
 @numba.njit(nogil=True)  # type: ignore[misc]
-def raise_cover(
-    cosines: Float32, cover: Float32, owner: Int64, total: Float64, first: int
-) -> None:
+def raise_cover(cosines: Float32, cover: Float32, owner: Int64, total: Float64, first: int) -> None:
     """Let picks cover ground points one after another; O(rows * columns).
 
     Args:

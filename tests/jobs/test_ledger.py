@@ -168,6 +168,19 @@ def test_finding_a_finished_unit_changes_no_file(ledger):
     assert {p: p.stat().st_mtime_ns for p in ledger.store.root.rglob("*")} == before
 
 
+def test_what_a_killed_writer_left_goes_with_the_next_commit_and_a_live_writers_file_stays(ledger):
+    ledger.commit(UNIT, TABLE)
+    folder = ledger.store.path(UNIT.folder)
+    dead, live = folder / ".part.parquet.aaaa.tmp", folder / ".part.parquet.bbbb.tmp"
+    for path in (dead, live):
+        path.write_bytes(b"half")
+    long_ago = time.time() - 3 * 86_400
+    os.utime(dead, (long_ago, long_ago))
+    ledger.commit(UNIT, TABLE)
+    assert not dead.exists()
+    assert live.exists()
+
+
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),

@@ -104,25 +104,26 @@ def test_a_lock_that_says_nothing_lives_by_its_heartbeat(store, content):
 
 
 def test_of_many_starters_one_wins(store):
-    codes = textwrap.dedent(
+    code = textwrap.dedent(
         f"""
-        import time
+        import sys
         from jobs import lock
         from jobs.errors import ClusterError
         from jobs.storage import Store
         try:
             with lock.held(Store({str(store.root)!r}), warn=lambda _: None):
                 print("won", flush=True)
-                time.sleep(3)
+                sys.stdin.read()
         except ClusterError:
             print("lost", flush=True)
         """
     )
-    children = [
-        subprocess.Popen([sys.executable, "-c", codes], stdout=subprocess.PIPE, text=True)
-        for _ in range(4)
-    ]
-    words = sorted(child.communicate()[0].strip() for child in children)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    children = [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(4)]
+    # The winner holds the lock until all have spoken.
+    words = sorted(child.stdout.readline().strip() for child in children)
+    for child in children:
+        child.communicate()
     assert words == ["lost", "lost", "lost", "won"]
 
 
