@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -207,7 +207,10 @@ def _merge(run: Run, workers: Workers, choice: Choice, local: list[Marker], star
     )
     judge = judged_objective(config.method, objective)
     control = evaluate(oracle, union.vectors, union.control, objective=judge, n_total=n_total)
-    facts = _facts(run, choice, local, merged, control)
+    # Both terms of every method's choice, also where lambda is 0 and only one was looked at.
+    both = replace(objective, lam=1.0)
+    terms = evaluate(oracle, union.vectors, merged.selection.picks, objective=both, n_total=n_total)
+    facts = _facts(run, choice, local, merged, control) | _terms(config, terms, n_total)
     facts["seconds"] = time.monotonic() - started
     table = candidate_table(union.rows, merged.selection)
     run.ledger.commit(
@@ -252,8 +255,6 @@ def _facts(
     excluded.pop("ok", None)
     numbers = {
         "objective": best.value,
-        "coverage": float(np.sum(best.coverage_gains)) - _baseline(config, n_total),
-        "diversity": float(np.sum(best.diversity_gains)),
         "merged_objective": merged.merged_value,
         "best_local_objective": merged.best_local_value,
         "random_objective": control.value,
@@ -280,9 +281,13 @@ def _facts(
     }
 
 
-def _baseline(config: Stage1Config, n_total: int) -> float:
-    """Coverage gains count from -1 a point; f as the paper writes it does not."""
-    return float(n_total) if config.lambda_scale == "absolute" else 1.0
+def _terms(config: Stage1Config, judged: Selection, n_total: int) -> dict[str, float]:
+    """C and D of the choice, as the paper has them: its C has no baseline of -1 a point."""
+    baseline = float(n_total) if config.lambda_scale == "absolute" else 1.0
+    return {
+        "coverage": float(np.sum(judged.coverage_gains)) - baseline,
+        "diversity": float(np.sum(judged.diversity_gains)),
+    }
 
 
 def _line(choice: Choice, facts: dict[str, Any]) -> str:
