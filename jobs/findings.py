@@ -105,7 +105,7 @@ def tell(run: Run, name: str) -> None:
 def _tell_labels(run: Run, name: str, counts: dict[str, int]) -> None:
     """Show the labels with their counts, and which mean a label of a task, or none."""
     if counts:
-        run.progress.line("ingest", f"{name}: {len(counts)} labels: {listed(counts)}")
+        run.progress.line("ingest", f"{name}: {len(counts)} labels: {listed(counts, most=6)}")
     for task_name in sorted({arm.task for arm in run.arms}) if counts else ():
         task = task_of(run, task_name)
         merged, strange = label_spellings(task, counts)
@@ -120,8 +120,8 @@ def _tell_labels(run: Run, name: str, counts: dict[str, int]) -> None:
             )
 
 
-def listed(counts: Mapping[str, int]) -> str:
+def listed(counts: Mapping[str, int], *, most: int = MOST_LISTED) -> str:
     """The largest counts of a table, and how many more there are."""
     shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    text = ", ".join(f"{key} {number:,}" for key, number in shown[:MOST_LISTED])
-    return text + (f" and {len(shown) - MOST_LISTED} more" if len(shown) > MOST_LISTED else "")
+    text = ", ".join(f"{key} {number:,}" for key, number in shown[:most])
+    return text + (f" and {len(shown) - most} more" if len(shown) > most else "")
