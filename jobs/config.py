@@ -234,7 +234,12 @@ def _explain(model: type[BaseModel], item: Any) -> str:
         return f"unknown key {key} = {item['input']!r}.{hint} Known here: {', '.join(known)}."
     if item["type"] == "missing":
         return f"{key} is missing; it has no default."
-    return f"{key} = {item['input']!r}: {item['msg'].removeprefix('Value error, ')}."
+    told = item["msg"].removeprefix("Value error, ")
+    if item["type"] in ("model_type", "dict_type"):
+        told = "wanted a section with keys of its own"
+    if isinstance(item["input"], str) and item["type"] in ("float_type", "int_type"):
+        told += "; YAML takes it for text (write 1.0e+9, not 1e9; no quotes)"
+    return f"{key} = {item['input']!r}: {told}."
 
 
 def _known_keys(model: type[BaseModel], place: list[str]) -> list[str]:

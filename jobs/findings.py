@@ -14,6 +14,7 @@ from jobs.spill import value_counts
 from jobs.tasks import label_spellings, task_of
 
 MOST_LISTED = 25
+MANY_LABELS = 50
 
 
 def rejected_rows(run: Run, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -31,11 +32,11 @@ def check_tables(run: Run) -> None:
     """
     corpus = run.tables["corpus"]
     if not corpus.counts("status").get("ok"):
-        rejected = rejected_rows(run, "corpus").num_rows
+        reasons = value_counts(rejected_rows(run, "corpus", ["reason"]).column(0))
+        found = f"set aside: {listed(reasons)}; see rejected/" if reasons else "the files are empty"
         raise DataError(
-            f"corpus.path = {run.config.file.corpus.path}: no rows to choose from "
-            f"({corpus.n_rows} rows kept, {rejected} labelled or rejected; see rejected/). "
-            "Check corpus.columns and the files."
+            f"corpus.path = {run.config.file.corpus.path}: no rows to choose from ({found}). Check "
+            "corpus.path and corpus.columns."
         )
     if not run.tables["queries"].n_rows:
         run.progress.warn("queries: no rows; every later table is valid and empty")
@@ -94,11 +95,14 @@ def tell(run: Run, name: str) -> None:
         if " " in note:
             run.progress.warn(f"{name}: {note}" + (f" ({number:,})" if number > 1 else ""))
     for what, counts in (
-        ("rows labelled or rejected", rejected),
+        ("rows set aside or marked", rejected),
         ("ids that stand more than once", entry["duplicates"]),
+        ("rows changed on the way in", entry["counts"]["flags"]),
     ):
         if counts:
             run.progress.warn(f"{name}: {what}: {listed(counts)}")
+    if "bad_encoding" in rejected:
+        run.progress.warn(f"{name}: lines that are not {run.encoding(name)}: set {name}.encoding")
     _tell_labels(run, name, entry["counts"]["labels"])
 
 
@@ -106,6 +110,13 @@ def _tell_labels(run: Run, name: str, counts: dict[str, int]) -> None:
     """Show the labels with their counts, and which mean a label of a task, or none."""
     if counts:
         run.progress.line("ingest", f"{name}: {len(counts)} labels: {listed(counts, most=6)}")
+    n_labelled = sum(counts.values())
+    if len(counts) > MANY_LABELS and len(counts) > n_labelled / 2:
+        run.progress.warn(
+            f"{name}: {len(counts):,} labels for {n_labelled:,} rows; is columns.label free text?"
+        )
+    if name == "queries" and run.tables[name].n_rows and not counts:
+        run.progress.warn("queries: no row has a label, so nothing can be scored")
     for task_name in sorted({arm.task for arm in run.arms}) if counts else ():
         task = task_of(run, task_name)
         merged, strange = label_spellings(task, counts)

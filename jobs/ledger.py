@@ -96,7 +96,9 @@ class PartWriter:
     """Writes one unit's table in pieces, in bounded memory."""
 
     def __init__(self, file: Any, schema: pa.Schema) -> None:
-        self._writer = pq.ParquetWriter(file, schema, compression=COMPRESSION)
+        self._writer = pq.ParquetWriter(
+            file, schema, compression=COMPRESSION, write_page_checksum=True
+        )
         self.schema = schema
         self.rows = 0
 
@@ -221,7 +223,7 @@ class Ledger:
                 f"{remedy}"
             )
         try:
-            with pq.ParquetFile(path, memory_map=False) as file:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 if file.metadata.num_rows != marker.rows:
                     raise DataError(
                         f"{path}: found {file.metadata.num_rows} rows, wanted {marker.rows}. "

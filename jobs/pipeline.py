@@ -52,7 +52,7 @@ class Result:
         result: `done` or `done_with_rejects`.
         out: Output folder.
         stage: Last stage that was made or found.
-        n_rejected: Rows labelled or rejected on the way in.
+        n_rejected: Rows set aside or marked on the way in.
         report: Path of the report, None before it is made.
         warnings: What the user should know.
     """
@@ -122,13 +122,16 @@ def _begin(run: Run, run_id: str) -> dict[str, Any]:
         "config_fingerprint": fingerprint(plain),
         "versions": manifest.versions(),
         "timings_s": {},
+        "made": [],
         **{key: last[key] for key in KEPT_FROM_LAST_RUN if key in last},
     }
 
 
 def _stage(run: Run, name: str) -> None:
     started = time.monotonic()
+    run.manifest["working_on"] = name
     STAGES[name](run)
+    run.manifest["made"].append(name)
     run.manifest["timings_s"][name] = round(time.monotonic() - started, 3)
     run.manifest["stage"] = name
     run.manifest["warnings"] = run.progress.warnings
@@ -142,7 +145,7 @@ def _judge_rejects(run: Run, most: float | None) -> None:
     seen = sum(entry["counts"]["rows"] + entry["counts"]["left_out"] for entry in entries)
     if most is not None and seen and rejected / seen > most:
         raise DataError(
-            f"{rejected} of {seen} rows were labelled or rejected, a share of "
+            f"{rejected} of {seen} rows were set aside or marked, a share of "
             f"{rejected / seen:.4f}; --fail-on-rejects allows {most:g}. See {run.out}/rejected/."
         )
 
@@ -155,7 +158,8 @@ def _n_rejected(run: Run) -> int:
 def _fail(run: Run, error: BaseException) -> None:
     """Leave the reason in the manifest: `ray job` reports every failure as exit code 1."""
     code = error.exit_code if isinstance(error, DualdivError) else INTERRUPTED
-    run.manifest |= {"result": "failed", "exit_code": code, "message": str(error) or "interrupted"}
+    result = "failed" if isinstance(error, DualdivError) else "interrupted"
+    run.manifest |= {"result": result, "exit_code": code, "message": str(error) or result}
     run.manifest["finished"] = manifest.now()
     with contextlib.suppress(DualdivError):
         manifest.save(run.ledger.store, run.manifest)

@@ -56,6 +56,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
         DataError: The first file of a table cannot be read.
     """
     check_config(config, until="report")
+    Store(config.out).check()
     tables = {name: _table(config, name) for name in ("corpus", "queries")}
     encoders = {
         name: _encoder(config, name, tables) for name in sorted({a.encoder for a in config.arms})
@@ -72,7 +73,8 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
     }
     answer["seconds_on_two_cores"] = _seconds(answer)
     for table in tables.values():
-        del table["sample_texts"], table["labels_seen"]
+        del table["sample_texts"]
+        table["n_labels_seen"] = len(table.pop("labels_seen"))
     for line in _lines(answer):
         progress.line("plan", line)
     return answer
@@ -252,6 +254,10 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     lines = []
     for name, table in answer["tables"].items():
         about = "" if table["rows_exact"] else "about "
+        if not table["rows"] or not table["characters_mean"]:
+            lines.append(
+                f"{name}: WARNING: no usable text among the first rows; see {name}.columns"
+            )
         lines.append(
             f"{name}: {about}{table['rows']:,} rows in {table['files']:,} files "
             f"({_mib(table['bytes'])}), {table['partitions']} partitions"

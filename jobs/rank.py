@@ -182,6 +182,12 @@ def _finish_scores(run: Run, needs: list[Need], payloads: dict[str, dict[str, An
     markers = _finish(run, units, ScoreWork(run.out))
     for need, marker in zip(mine, markers, strict=True):
         payloads[need.mark]["scores"] = marker.as_dict()
+        if marker.stats["tied"]:
+            run.progress.warn(
+                f"{need.arm.name}: stage2.method {need.arm.stage2.method} scores every candidate "
+                "the same against all queries together, so the first by id are shown; raise "
+                "stage2.lambda or condition on each query"
+            )
 
 
 def _finish_parts(

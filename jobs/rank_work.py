@@ -187,7 +187,8 @@ class ScoreWork:
                 n_total=payload["n_total"],
             )
         table = pa.table({"id": pa.array(pool.ids, pa.string()), "score": scores})
-        return ledger.commit(unit, table)
+        tied = len(scores) > 1 and bool(summary.count) and float(np.ptp(scores)) == 0.0
+        return ledger.commit(unit, table, stats={"tied": tied})
 
 
 @dataclass(frozen=True)

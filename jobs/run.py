@@ -98,6 +98,10 @@ class Run:
         """The arms of the config."""
         return self.config.arms
 
+    def encoding(self, table: str) -> str:
+        """The encoding a table's text files are read with."""
+        return str(getattr(self.config.file, table).encoding)
+
     def vectors_by_partition(self, encoder: str) -> list[list[Marker]]:
         """Embedding parts of the corpus, partition by partition."""
         corpus = self.tables["corpus"]

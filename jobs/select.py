@@ -32,9 +32,19 @@ def run_stage(run: Run) -> None:
             _select(run, encoder, missing)
     run.manifest["selections"] = {}
     for choice in choices:
+        _warn_of_clipping(run, choice)
         marker = run.ledger.find(choice.unit("candidates"))
         assert marker is not None
         _record(run, choice, marker)
+
+
+def _warn_of_clipping(run: Run, choice: Choice) -> None:
+    n_total = n_eligible(run, choice.encoder)
+    if choice.config.k1 > n_total:
+        run.progress.warn(
+            f"stage1.k1 = {choice.config.k1} is more than the {n_total} rows that can be chosen; "
+            f"all {n_total} are"
+        )
 
 
 def check(arm: Arm) -> None:
@@ -99,11 +109,6 @@ def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
 def _local(run: Run, workers: Workers, choice: Choice) -> list[Marker]:
     corpus = run.tables["corpus"]
     n_total = n_eligible(run, choice.encoder)
-    if choice.config.k1 > n_total:
-        run.progress.warn(
-            f"stage1.k1 = {choice.config.k1} is more than the {n_total} rows that can be chosen; "
-            f"all {n_total} are"
-        )
     spec = encoder_spec(run.config.file.encoders[choice.encoder], key=choice.encoder)
     work = LocalWork(
         choice.config.method,
@@ -137,8 +142,9 @@ def _line(choice: Choice, facts: dict[str, Any]) -> str:
         value = facts[key]
         return "none" if value is None else f"{value:,.4f}"
 
+    name = f"{choice.config.method} ({', '.join(choice.arms)})"
     return (
-        f"{choice.config.method}: {facts['N']:,} -> {facts['k1_used']}  objective "
+        f"{name}: {facts['N']:,} -> {facts['k1_used']}  objective "
         f"{show('objective')} (best local {show('best_local_objective')}, random "
         f"{show('random_objective')})  {facts['seconds']:.1f} s"
     )
@@ -151,4 +157,5 @@ def _record(run: Run, choice: Choice, marker: Marker) -> None:
     run.manifest["selections"][choice.mark] = entry
     first = marker.stats["first_negative_gain"]
     if first is not None and choice.config.method == "dual-div":
-        run.progress.line("select", f"{choice.config.method}: gain below 0 from pick {first + 1}")
+        arms = ", ".join(choice.arms)
+        run.progress.line("select", f"dual-div ({arms}): gain below 0 from pick {first + 1}")

@@ -7,17 +7,18 @@ from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.storage import Store
 
-STAGE_ENTRIES = (
-    "tables",
-    "embeddings",
-    "selections",
-    "pool",
-    "demonstrations",
-    "prompts",
-    "outputs",
-    "metrics",
-    "report",
-)
+# Entry of the manifest -> stage that writes it.
+STAGE_ENTRIES = {
+    "tables": "ingest",
+    "embeddings": "embed",
+    "selections": "select",
+    "pool": "annotate",
+    "demonstrations": "rank",
+    "prompts": "assemble",
+    "outputs": "generate",
+    "metrics": "evaluate",
+    "report": "report",
+}
 
 
 def status(out: str, *, quiet: bool) -> dict[str, Any]:
@@ -38,14 +39,25 @@ def status(out: str, *, quiet: bool) -> dict[str, Any]:
     found = manifest.load(store)
     holder = lock.holder(store) if store.root.is_dir() else None
     if not found and holder is None:
+        if store.exists(manifest.NAME):
+            raise DataError(
+                f"{store.path(manifest.NAME)}: cannot be read as a manifest. Run the same command "
+                "again: it is written anew from what is there."
+            )
         raise DataError(f"{store.root}: no {manifest.NAME} there; is it the output of a run?")
     ledger = Ledger(out)
-    stages = {name: _stage(ledger, found[name]) for name in STAGE_ENTRIES if name in found}
+    stages = {
+        name: _stage(ledger, found[name]) | {"earlier": stage not in found.get("made", [])}
+        for name, stage in STAGE_ENTRIES.items()
+        if name in found
+    }
     answer = {
         "out": str(store.root),
         "run_id": found.get("run_id"),
         "result": _result(found, holder),
         "stage": found.get("stage"),
+        "working_on": found.get("working_on"),
+        "message": found.get("message"),
         "holder": holder,
         "stages": stages,
         "tables": {
@@ -105,7 +117,9 @@ def _arm(ledger: Ledger, entry: Any) -> dict[str, Any]:
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:
-    lines = [f"{answer['out']}: {answer['result']}, last stage {answer['stage']}"]
+    lines = [f"{answer['out']}: {answer['result']}, last stage finished {answer['stage']}"]
+    if answer["message"]:
+        lines.append(f"in {answer['working_on']}: {answer['message']}")
     holder = answer["holder"]
     if holder:
         state = "live" if holder["live"] else "dead"
@@ -113,13 +127,16 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     for name, stage in answer["stages"].items():
         missing = f"  MISSING {', '.join(stage['missing'])}" if stage["missing"] else ""
         size = f"{stage['bytes'] / 2**20:,.1f} MiB"
+        size += "  (of an earlier run)" if stage["earlier"] else ""
         lines.append(f"{name:<15}{stage['parts']} parts  {stage['rows']:,} rows  {size}{missing}")
     for name, counts in answer["tables"].items():
         lines.append(f"{name:<15}{_counted(counts['status'])}, {counts['segments']} segments")
         if counts["rejected"]:
-            lines.append(f"{'':<15}labelled or rejected: {_counted(counts['rejected'])}")
+            lines.append(f"{'':<15}set aside or marked: {_counted(counts['rejected'])}")
+    earlier = answer["stages"].get("outputs", {}).get("earlier")
     for name, arm in answer["arms"].items():
-        lines.append(f"arm {name}: {arm['rows']:,} rows: {_counted(arm['status'])}")
+        of = " of an earlier run" if earlier else ""
+        lines.append(f"arm {name}{of}: {arm['rows']:,} rows: {_counted(arm['status'])}")
     return lines + [f"warning   {text}" for text in answer["warnings"]]
 
 

@@ -83,6 +83,16 @@ class Store:
             raise ConfigError(f"out = {root}: only local folders can be written; give a path.")
         self.root = Path(root.removeprefix("file://")).absolute()
 
+    def check(self) -> None:
+        """Refuse a root that cannot become a folder, without making it.
+
+        Raises:
+            ConfigError: A file stands there, or on the way.
+        """
+        there = next(path for path in (self.root, *self.root.parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise ConfigError(f"out = {self.root}: cannot be written ({there} is in the way).")
+
     def create(self) -> None:
         """Make the root and prove that it can be written.
 

@@ -27,8 +27,9 @@ def build(name: str, config: TaskConfig, corpus_labels: Mapping[str, int]) -> Ta
     labels = config.labels if config.labels is not None else sorted(corpus_labels)
     if len(labels) < 2:
         raise ConfigError(
-            f"tasks.{name}.labels: found {labels}; a classification needs at least two. Name them, "
-            "or map corpus.columns.label so that they are found in the corpus."
+            f"tasks.{name}.labels: found {labels}; a classification needs at least two. Name them "
+            "in the config. Without names they are what corpus.columns.label holds in the rows "
+            "that were read: look at that key, at --limit and at the rejected rows."
         )
     plain = config.model_dump(exclude={"labels"})
     try:

@@ -51,7 +51,8 @@ def _agreed_kind(found: Format, name: str, options: ReadOptions) -> FormatName:
     kind = found.kind if options.format == "auto" else options.format
     if kind is None:
         raise DataError(
-            f"{name}: neither content nor name tells the format. Set format to {wanted}."
+            f"{name}: neither content nor name tells the format. Set format to {wanted}; where "
+            "other files lie beside the data, give path as a glob or a list."
         )
     if (kind == "parquet") != (found.kind == "parquet") and options.format != "auto":
         raise DataError(

@@ -110,6 +110,18 @@ def test_status_of_no_run_exits_3(tmp_path, capsys):
     assert "manifest.json" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_manifest_that_is_no_manifest_is_named_as_such(tmp_path, capsys, content):
+    (tmp_path / "manifest.json").write_text(content)
+    assert main(["status", str(tmp_path)]) == 3
+    assert "cannot be read as a manifest" in capsys.readouterr().err
+
+
+def test_plan_refuses_an_output_that_is_a_file(config, capsys, tmp_path):
+    assert main(["plan", config, "--out", str(tmp_path / "c.jsonl")]) == 2
+    assert "is in the way" in capsys.readouterr().err
+
+
 def test_an_unknown_data_set_exits_2(capsys):
     assert main(["prepare", "nonsense"]) == 2
     assert "icd10" in capsys.readouterr().err

@@ -263,6 +263,40 @@ def test_a_prompt_budget_drops_whole_demonstrations_and_keeps_the_query(project)
             assert texts[row["id"]] in row["prompt"]
 
 
+def test_a_part_that_rotted_at_its_size_is_named_and_never_used(project):
+    project.execute("embed")
+    marker = project.manifest["embeddings"]["minilm"]["corpus"]["parts"][0]
+    victim = project.out / marker["folder"] / "part.parquet"
+    rotten = bytearray(victim.read_bytes())
+    rotten[3000] ^= 0xFF
+    victim.write_bytes(rotten)
+    with pytest.raises(DataError, match=r"part\.parquet: cannot be read.*done\.json"):
+        project.execute("select")
+    victim.with_name("part.done.json").unlink()
+    project.execute("select")
+
+
+def test_status_tells_what_is_of_an_earlier_run(project):
+    project.execute("rank")
+    project.execute("ingest")
+    stages = status(str(project.out), quiet=True)["stages"]
+    assert {name: stage["earlier"] for name, stage in stages.items()} == {
+        "tables": False,
+        "embeddings": True,
+        "selections": True,
+        "pool": True,
+        "demonstrations": True,
+    }
+
+
+def test_warnings_do_not_get_lost_on_a_resume(project):
+    project.config["stage1"]["k1"] = 500
+    first, _ = project.execute("rank")
+    again, _ = project.execute("rank")
+    assert any("k1 = 500 is more than" in text for text in first.warnings)
+    assert again.warnings == first.warnings
+
+
 def test_a_corrupt_part_is_made_anew(project):
     project.execute("embed")
     victim = next(project.out.glob("embeddings/*/*/part.parquet"))
