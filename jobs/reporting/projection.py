@@ -1,7 +1,6 @@
-"""The flat map of the report: which rows are on it, and where they lie."""
+"""The flat map of the report: where its rows lie."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,24 +26,6 @@ class Projection:
     points: NDArray[np.float32]
     method: str
     note: str
-
-
-def map_sample(
-    n_rows: int, candidates: Sequence[NDArray[np.int64]], *, seed: int, limit: int = 20_000
-) -> NDArray[np.int64]:
-    """Choose the corpus rows of the map: a seeded uniform sample, and every candidate.
-
-    Args:
-        n_rows: Rows of the corpus.
-        candidates: Row numbers of the candidates, one array per Stage 1 method.
-        seed: Seed of the sample.
-        limit: Largest size of the sample; candidates come on top.
-
-    Returns:
-        Distinct row numbers in rising order.
-    """
-    rows = np.random.default_rng(seed).permutation(n_rows)[:limit]
-    return np.unique(np.concatenate([rows, *candidates])).astype(np.int64)
 
 
 def project(vectors: NDArray[np.floating], *, seed: int) -> Projection:

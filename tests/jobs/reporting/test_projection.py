@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from jobs.errors import InvariantError
-from jobs.reporting.projection import N_NEIGHBORS, _nearest, map_sample, project
+from jobs.reporting.projection import N_NEIGHBORS, _nearest, project
 
 
 def groups(n_groups, size, d=24, seed=0):
@@ -75,17 +75,3 @@ def test_the_neighbours_are_those_of_brute_force_whatever_the_block():
 def test_a_row_stands_first_among_its_own_duplicates():
     indices, _ = _nearest(np.ones((20, 4), dtype=np.float32) / 2, 5, block=6)
     np.testing.assert_array_equal(indices[:, 0], np.arange(20))
-
-
-def test_the_sample_is_seeded_limited_and_keeps_every_candidate():
-    candidates = [np.array([3, 999]), np.array([500])]
-    rows = map_sample(1000, candidates, seed=1, limit=50)
-    assert set(rows) >= {3, 500, 999}
-    assert 50 <= len(rows) <= 53
-    assert (np.diff(rows) > 0).all()
-    np.testing.assert_array_equal(rows, map_sample(1000, candidates, seed=1, limit=50))
-    assert not np.array_equal(rows, map_sample(1000, candidates, seed=2, limit=50))
-
-
-def test_a_small_corpus_is_on_the_map_whole():
-    np.testing.assert_array_equal(map_sample(5, [], seed=0), np.arange(5))
