@@ -199,7 +199,18 @@ def _arm(file: ConfigFile, raw: dict[str, Any], point: Sequence[Any], *, where: 
     full["seed"] = raw.get("seed", file.seed)
     full["name"] = _name(raw, full, point)
     extra = {key: raw[key] for key in raw if key not in full}
-    return _validate(Arm, full | extra, where=where)
+    arm: Arm = _validate(Arm, full | extra, where=where)
+    _check_columns(file, arm, where=where)
+    return arm
+
+
+def _check_columns(file: ConfigFile, arm: Arm, *, where: str) -> None:
+    for column, key in arm.stage1.columns_needed().items():
+        if getattr(file.corpus.columns, column) is None:
+            raise ConfigError(
+                f"{where}: stage1.{key} = {getattr(arm.stage1, key)} needs corpus.columns."
+                f"{column}, which maps no column. Map one, or leave {key} out."
+            )
 
 
 def _only(table: dict[str, Any], key: str, *, where: str) -> str:
@@ -225,7 +236,8 @@ def _validate(model: type[Any], raw: dict[str, Any], *, where: str) -> Any:
 
 
 def _explain(model: type[BaseModel], item: Any) -> str:
-    place = [str(part) for part in item["loc"]]
+    # Pydantic also names the branch of a union, which ours write in <>.
+    place = [str(part) for part in item["loc"] if not str(part).startswith("<")]
     key = ".".join(place)
     if item["type"] == "extra_forbidden":
         known = sorted(_known_keys(model, place[:-1]))
@@ -250,11 +262,18 @@ def _known_keys(model: type[BaseModel], place: list[str]) -> list[str]:
                 (f for name, f in current.model_fields.items() if part in (name, f.alias)), None
             )
             current = field.annotation if field else None
-        args = [arg for arg in get_args(current) if _is_model(arg)]
-        current = current if _is_model(current) else (args[0] if args else current)
+        current = _model_in(current)
     if not _is_model(current):
         return []
     return [field.alias or name for name, field in current.model_fields.items()]
+
+
+def _model_in(kind: Any) -> Any:
+    """The section that a field can hold, also where it can hold something else; else the field."""
+    if _is_model(kind):
+        return kind
+    inner = (_model_in(arg) for arg in get_args(kind))
+    return next((found for found in inner if _is_model(found)), kind)
 
 
 def _is_model(kind: Any) -> bool:

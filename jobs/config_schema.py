@@ -2,18 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from jobs.config_section import Section, Seed
+from jobs.config_select import SelectConfig, Stage1Config
 
-class Section(BaseModel):
-    """A part of the config: unknown keys and wrong types are errors, values never change."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=False
-    )
-
-
-Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Character = Annotated[str, Field(min_length=1, max_length=1)]
 
 
@@ -28,7 +21,8 @@ class Columns(Section):
     tags: str | None = None
     weight: str | None = None
     cost: str | None = None
-    keep: list[str] = []
+    quality: str | None = None
+    keep: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _each_once(self) -> "Columns":
@@ -72,8 +66,8 @@ class TaskConfig(Section):
     kind: Literal["classification"] = "classification"
     instruction: str
     labels: list[str] | None = None
-    aliases: dict[str, str] = {}
-    verbalizers: dict[str, str] = {}
+    aliases: dict[str, str] = Field(default_factory=dict)
+    verbalizers: dict[str, str] = Field(default_factory=dict)
     input_prefix: str = "Input: "
     output_prefix: str = "Answer: "
     separator: str = "\n\n"
@@ -117,17 +111,7 @@ class EngineConfig(Section):
     gpu_memory_utilization: float | None = Field(None, gt=0, le=1)
     tensor_parallel_size: int = Field(1, ge=1)
     kv_cache_memory_bytes: int | None = Field(None, ge=1)
-    extra: dict[str, Any] = {}
-
-
-class Stage1Config(Section):
-    """Which texts are worth annotating."""
-
-    method: str = "dual-div"
-    k1: int = Field(100, ge=1)
-    lam: float = Field(1.0, ge=0, alias="lambda")
-    lambda_scale: Literal["absolute", "mean"] = "absolute"
-    ridge: float = Field(1e-3, ge=0, lt=1)
+    extra: dict[str, Any] = Field(default_factory=dict)
 
 
 class Stage2Config(Section):
@@ -160,7 +144,7 @@ class GenerateConfig(Section):
     decoder: str = "choice"
     max_tokens: int = Field(32, ge=1)
     temperature: float = Field(0.0, ge=0)
-    stop: list[str] = ["\n"]
+    stop: list[str] = Field(default_factory=lambda: ["\n"])
 
 
 class WorkersConfig(Section):
@@ -205,10 +189,11 @@ class ConfigFile(Section):
     stage2: Stage2Config = Stage2Config()
     prompt: PromptConfig = PromptConfig()
     generate: GenerateConfig = GenerateConfig()
+    select: SelectConfig = SelectConfig()
     cluster: ClusterConfig = ClusterConfig()
     report: ReportConfig = ReportConfig()
-    arms: list[dict[str, Any]] = [{}]
-    grid: dict[str, list[Any]] = {}
+    arms: list[dict[str, Any]] = Field(default_factory=lambda: [{}])
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
 
 
 class Arm(Section):

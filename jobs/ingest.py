@@ -15,7 +15,7 @@ from jobs.readers.sources import SourceFile, find, grouped
 from jobs.run import Part, Run, Table
 from jobs.spill import SpillWork
 
-VERSION = 1
+VERSION = 2
 SPILLS = "tmp/spills"
 Units = list[tuple[Unit, dict[str, Any]]]
 TABLES = ("corpus", "queries")

@@ -14,6 +14,8 @@ from jobs.readers.duplicates import resolve_duplicates
 from jobs.readers.row_tables import row_schema
 from jobs.spill import rows_of_partition, value_counts
 
+SIDES = ("weight", "group", "cost", "quality")
+
 
 @dataclass(frozen=True)
 class PartitionWork:
@@ -64,12 +66,17 @@ def part_stats(rows: pa.Table) -> dict[str, Any]:
         "content": _digest(rows, ("id", "row_hash", "status")),
         # A label that arrives later changes the row, but not what there is to embed.
         "texts": _digest(rows, ("id", "input", "status")),
-        "costs": _digest(rows, ("cost",)) if rows.column("cost").null_count < len(rows) else None,
+        # What Stage 1 may be asked to heed: a new weight moves the choice, not the vectors.
+        "sides": {name: _side_digest(rows, name) for name in SIDES},
         "status": value_counts(rows.column("status")),
         "labels": value_counts(rows.column("label")),
         "n_unlabelled": rows.column("label").null_count,
         "flags": dict(flags),
     }
+
+
+def _side_digest(rows: pa.Table, name: str) -> str | None:
+    return _digest(rows, (name,)) if rows.column(name).null_count < len(rows) else None
 
 
 def _digest(rows: pa.Table, columns: tuple[str, ...]) -> str:

@@ -78,7 +78,7 @@ def check(arm: Arm) -> None:
             f"{where}: stage1.method = none leaves nothing to show; give a Stage 1 method or "
             "stage2.method: zero-shot."
         )
-    if shows and stage2.k > arm.stage1.k1:
+    if shows and arm.stage1.k1 is not None and stage2.k > arm.stage1.k1:
         raise ConfigError(
             f"{where}: stage2.k = {stage2.k} is more than stage1.k1 = {arm.stage1.k1}. Lower k or "
             "raise k1."

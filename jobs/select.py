@@ -1,25 +1,56 @@
 """Select (Stage 1): partitions choose locally, the driver merges what they found."""
 
+import json
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from jobs.cluster import n_workers
+import numpy as np
+import pyarrow as pa
+
+from jobs import interrupts
+from jobs.cluster import n_workers, with_gpus
 from jobs.config_schema import Arm, Stage1Config
 from jobs.embed import encoder_spec
-from jobs.errors import ConfigError, InvariantError
-from jobs.ledger import Marker, fingerprint
+from jobs.errors import ConfigError, DataError, InvariantError
+from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
+from jobs.mapped import Mapped
 from jobs.run import Run
+from jobs.select_aim import Aim
+from jobs.select_facts import facts_of
+from jobs.select_inputs import Wishes, read_wishes, require_found, require_within
+from jobs.select_levels import climb
 from jobs.select_local import LocalWork
-from jobs.select_merge import Choice, merge_choice, n_eligible
+from jobs.select_merge import candidate_table, decide, peak_bytes, root_of
+from jobs.select_union import union_of
 from jobs.select_workers import Workers
+from jobs.side_columns import Sides, group_codes, read_sides
+from jobs.vectors import Matrix, with_encoder
 from selection.stage1 import STAGE1
+from selection.tree import MergePlan, plan_merges
 
-VERSION = 1
+VERSION = 2
 NO_STAGE1 = "none"
 
 
 # What it needs: the vectors of the corpus.
+
+
+@dataclass
+class Choice:
+    """One Stage 1 setting, shared by every arm that has it."""
+
+    encoder: str
+    config: Stage1Config
+    seed: int
+    mark: str
+    wishes: Wishes
+    arms: list[str] = field(default_factory=list)
+
+    def unit(self, name: str) -> Unit:
+        """A unit of this choice's folder."""
+        return Unit(f"candidates/{self.mark}", name, self.mark)
 
 
 def run_stage(run: Run) -> None:
@@ -32,26 +63,17 @@ def run_stage(run: Run) -> None:
             _select(run, encoder, missing)
     run.manifest["selections"] = {}
     for choice in choices:
-        _warn_of_clipping(run, choice)
+        _warn(run, choice)
         marker = run.ledger.find(choice.unit("candidates"))
         assert marker is not None
         _record(run, choice, marker)
-
-
-def _warn_of_clipping(run: Run, choice: Choice) -> None:
-    n_total = n_eligible(run, choice.encoder)
-    if choice.config.k1 > n_total:
-        run.progress.warn(
-            f"stage1.k1 = {choice.config.k1} is more than the {n_total} rows that can be chosen; "
-            f"all {n_total} are"
-        )
 
 
 def check(arm: Arm) -> None:
     """Refuse a Stage 1 that cannot be.
 
     Raises:
-        ConfigError: Unknown method.
+        ConfigError: Unknown method, or a file of ids that is not there.
     """
     known = sorted([*STAGE1, NO_STAGE1])
     if arm.stage1.method not in known:
@@ -60,76 +82,337 @@ def check(arm: Arm) -> None:
         )
 
 
+def n_eligible(run: Run, encoder: str) -> int:
+    """Corpus rows that have a vector and so can be chosen."""
+    return sum_counts(run.vectors[encoder, "corpus"], "status").get("ok", 0)
+
+
 def _choices(run: Run) -> list[Choice]:
     found: dict[str, Choice] = {}
     for arm in run.arms:
         if arm.stage1.method == NO_STAGE1:
             continue
         vectors = [m.fingerprint for m in run.vectors[arm.encoder, "corpus"]]
-        config = _relevant(arm.stage1)
+        config = relevant(arm.stage1)
         seed = run.config.file.seed if arm.stage1.method != "random" else arm.seed
-        costs = [part.marker.stats["costs"] for part in run.tables["corpus"].parts]
-        depends = [run.encoder_ids[arm.encoder], config, seed, vectors, costs]
+        wishes = read_wishes(arm.stage1, encoder_id=run.encoder_ids[arm.encoder])
+        heeded = sorted({"cost", *arm.stage1.columns_needed()})
+        sides = [
+            [part.marker.stats["sides"][name] for name in heeded]
+            for part in run.tables["corpus"].parts
+        ]
+        spread = run.config.file.select.model_dump()
+        depends = [
+            run.encoder_ids[arm.encoder],
+            config,
+            seed,
+            vectors,
+            sides,
+            wishes.digests(),
+            spread,
+        ]
         mark = fingerprint("select", VERSION, depends)
-        choice = found.setdefault(mark, Choice(arm.encoder, arm.stage1, seed, mark))
+        choice = found.setdefault(mark, Choice(arm.encoder, arm.stage1, seed, mark, wishes))
         choice.arms.append(arm.name)
     return list(found.values())
 
 
-def _relevant(config: Stage1Config) -> dict[str, Any]:
-    """What the picks and the reported values depend on."""
+def relevant(config: Stage1Config) -> dict[str, Any]:
+    """What the picks and the reported values depend on; files count by what they say."""
     plain = config.model_dump(by_alias=True)
     if config.method == "coverage":
         plain["lambda"] = plain["ridge"] = 0.0
+    for name in ("given", "required", "forbidden"):
+        del plain[name]
     return plain
 
 
-# The Ray wiring; the Ray-free function on one partition is in `select_local`.
+# The Ray wiring; the Ray-free functions are in `select_local`, `select_levels`, `select_merge`.
 
 
 def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
+    corpus = run.tables["corpus"]
     partitions = {
         number: [marker.as_dict() for marker in markers]
         for number, markers in enumerate(run.vectors_by_partition(encoder))
     }
-    resources = run.config.file.cluster.select
+    rows = {
+        p: [part.marker.as_dict() for part in corpus.in_partition(p)]
+        for p in range(corpus.n_partitions)
+    }
+    resources = with_gpus(run.config.file.cluster.select, 0.0)
     workers = Workers(
-        run.out, partitions, resources=resources, n_actors=n_workers(resources, len(partitions))
+        run.out,
+        partitions,
+        resources=resources,
+        n_actors=n_workers(resources, len(partitions)),
+        rows=rows,
     )
     try:
         for choice in choices:
-            started = time.monotonic()
-            local = _local(run, workers, choice)
-            facts = merge_choice(run, workers, choice, local, started)
+            facts = _choose(run, workers, choice)
             run.progress.line("select", _line(choice, facts))
     finally:
         workers.stop()
 
 
-def _local(run: Run, workers: Workers, choice: Choice) -> list[Marker]:
-    corpus = run.tables["corpus"]
-    n_total = n_eligible(run, choice.encoder)
-    spec = encoder_spec(run.config.file.encoders[choice.encoder], key=choice.encoder)
-    work = LocalWork(
-        choice.config.method,
-        choice.config.model_dump(by_alias=True),
-        choice.seed,
-        spec.storage,
-        n_total,
+def _choose(run: Run, workers: Workers, choice: Choice) -> dict[str, Any]:
+    started = time.monotonic()
+    aim = _aim(run, workers, choice)
+    plan = _plan(run, aim, dim=_dimension(run, choice.encoder))
+    aim = replace(aim, local_k=plan.local_k)
+    local = _local(run, workers, choice, aim)
+    counts = [int(marker.stats["n_points"]) for marker in local]
+    between = climb(
+        run.ledger,
+        workers,
+        aim,
+        plan,
+        local,
+        unit_of=choice.unit,
+        counts=counts,
+        sample=run.config.file.select.sample,
     )
+    below = () if len(plan.levels) == 1 else local
+    union = union_of(run.ledger, aim, between, extra=below)
+    if not len(union.vectors):
+        raise DataError(_nothing(choice, aim))
+    heard = _Heard(run, choice, aim.k)
+    root = root_of(workers, aim, union, counts=counts, m2=_ground(run, choice), heard=heard)
+    outcome = decide(root, local, plan.levels[-1].candidates)
+    if not len(outcome.merged.selection.picks):
+        raise DataError(_nothing(choice, aim))
+    excluded = sum_counts(run.vectors[choice.encoder, "corpus"], "status")
+    excluded.pop("ok", None)
+    facts = facts_of(
+        root,
+        outcome,
+        local=local,
+        between=between if below else (),
+        plan=plan,
+        seed=choice.seed,
+        encoder_id=run.encoder_ids[choice.encoder],
+        excluded=excluded,
+    )
+    facts["seconds"] = time.monotonic() - started
+    facts["peak_memory_bytes"] = peak_bytes(workers)
+    table = candidate_table(union, outcome.merged.selection)
+    run.ledger.commit(
+        choice.unit("candidates"),
+        with_encoder(table, run.encoder_ids[choice.encoder]),
+        stats=facts,
+        files={"selection.json": json.dumps(facts, indent=1, allow_nan=False).encode()},
+    )
+    return facts
+
+
+def _nothing(choice: Choice, aim: Aim) -> str:
+    config = choice.config
+    budget = "" if config.budget is None else f", stage1.budget = {config.budget:g}"
+    return (
+        f"stage1 ({', '.join(choice.arms)}): none of {aim.n_rows:,} rows can be chosen "
+        f"(stage1.k1 = {config.k1}{budget}): each is forbidden, given already, without a usable "
+        "cost, or dearer than the budget."
+    )
+
+
+def _ground(run: Run, choice: Choice) -> Any:
+    """What leaders are judged on in the last merge: a number, `all`, or None to go by size."""
+    select = run.config.file.select
+    if select.merge_ground == "sample":
+        return max(select.sample, choice.config.m1)
+    return "all" if select.merge_ground == "all" else None
+
+
+class _Heard:
+    """Says now and then how far the last merge is, and stops it when asked to."""
+
+    def __init__(self, run: Run, choice: Choice, k: int) -> None:
+        self._run, self._name, self._k, self._n = run, choice.config.method, k, 0
+
+    def __call__(self) -> None:
+        interrupts.check()
+        self._n += 1
+        self._run.progress.tick("select", f"{self._name}: {self._n} picks of {self._k} merged")
+
+
+# What a setting asks for, in numbers.
+
+
+def _aim(run: Run, workers: Workers, choice: Choice) -> Aim:
+    config, wishes = choice.config, choice.wishes
+    n_rows = n_eligible(run, choice.encoder)
+    spec = encoder_spec(run.config.file.encoders[choice.encoder], key=choice.encoder)
+    resources = with_gpus(run.config.file.cluster.select, 0.0)
+    aim = Aim(
+        config=config,
+        seed=choice.seed,
+        storage=spec.storage,
+        memory_bytes=run.config.file.select.memory_bytes,
+        n_rows=n_rows,
+        weight=float(n_rows),
+        n_partitions=run.tables["corpus"].n_partitions,
+        k=n_rows if config.k1 is None else min(config.k1, n_rows),
+        local_k=0,
+        wishes=wishes,
+        given=_given(workers, wishes),
+        threads=workers.threads,
+        device="cuda" if resources.gpus else "cpu",
+    )
+    if config.weighted:
+        aim = replace(aim, weight=float(sum(workers.each(_weight).values())))
+        if aim.weight <= 0:
+            raise DataError("stage1.weighted: the weights of all rows add up to 0.")
+    if config.budget is not None:
+        affordable = workers.each(_affordable, config.budget).values()
+        cheapest = min((cost for cost, _ in affordable), default=np.inf)
+        n_most = sum(n for _, n in affordable)
+        if not n_most:
+            raise DataError(_too_dear(config, cheapest))
+        aim = replace(aim, k=min(aim.k, n_most, int(config.budget / cheapest * (1 + 1e-9))))
+    return _with_required(workers, aim)
+
+
+def _too_dear(config: Stage1Config, cheapest: float) -> str:
+    cost = (
+        f"the cheapest costs {cheapest:g}" if np.isfinite(cheapest) else "none has a cost above 0"
+    )
+    return f"stage1.budget = {config.budget:g} buys no row: {cost}. Raise it, or mend the costs."
+
+
+def _weight(ledger: Ledger, parts: Sequence[Marker], rows: Mapped) -> float:
+    weight = read_sides(ledger, parts, rows.ids, ["weight"]).weight
+    return 0.0 if weight is None else float(weight.sum())
+
+
+def _affordable(
+    ledger: Ledger, parts: Sequence[Marker], rows: Mapped, budget: float
+) -> tuple[float, int]:
+    """The cheapest cost, and how many of the cheapest the budget buys."""
+    costs = read_sides(ledger, parts, rows.ids, ["cost"]).cost
+    assert costs is not None
+    total = np.cumsum(np.sort(costs))
+    most = int(np.searchsorted(total, budget * (1 + 1e-12), side="right"))
+    return float(costs.min(initial=np.inf)), most
+
+
+def _given(workers: Workers, wishes: Wishes) -> Matrix | None:
+    given = wishes.given
+    if given is None:
+        return None
+    parts = [] if given.vectors is None else [given.vectors]
+    if given.of_corpus:
+        found = workers.find(given.of_corpus)
+        require_found(given.of_corpus, found.there, key="stage1.given")
+        parts.append(found.vectors)
+    return np.concatenate(parts) if parts else None
+
+
+def _with_required(workers: Workers, aim: Aim) -> Aim:
+    """The aim with all that its required rows fix; every set holds them."""
+    if aim.wishes.required is None:
+        return aim
+    ids = aim.wishes.required.ids
+    found = workers.find(ids)
+    require_found(ids, found.there, key="stage1.required")
+    rows = workers.each(_sides_of, list(ids), aim.side_names).values()
+    tables = [table for table in rows if table.num_rows]
+    sides = pa.concat_tables(tables)
+    own = Sides(
+        cost=sides["cost"].to_numpy() if aim.config.budget is not None else None,
+        group=sides["group"].combine_chunks() if aim.config.max_per_group else None,
+    )
+    require_within(aim.config, own)
+    full: tuple[int, ...] = ()
+    if own.group is not None and aim.config.max_per_group is not None:
+        codes, counts = np.unique(group_codes(own.group), return_counts=True)
+        full = tuple(
+            int(code)
+            for code, count in zip(codes, counts, strict=True)
+            if code >= 0 and count >= aim.config.max_per_group
+        )
+    spent = 0.0 if own.cost is None else float(own.cost.sum())
+    return replace(
+        aim,
+        required=found.vectors,
+        full_groups=full,
+        spent=spent,
+        k=max(aim.k, len(ids)),
+    )
+
+
+def _sides_of(
+    ledger: Ledger, parts: Sequence[Marker], rows: Mapped, ids: list[str], names: list[str]
+) -> pa.Table:
+    """Cost and group of those of these ids that live here."""
+    at = rows.find(pa.array(ids, pa.string()))
+    here = rows.ids.take(pa.array(at[at >= 0]))
+    sides = read_sides(ledger, parts, here, [name for name in names if name in ("cost", "group")])
+    n = len(here)
+    return pa.table(
+        {
+            "cost": np.zeros(n) if sides.cost is None else sides.cost,
+            "group": pa.nulls(n, pa.string()) if sides.group is None else sides.group,
+        }
+    )
+
+
+def _warn(run: Run, choice: Choice) -> None:
+    config, n_rows = choice.config, n_eligible(run, choice.encoder)
+    if config.k1 is not None and config.k1 > n_rows:
+        run.progress.warn(
+            f"stage1.k1 = {config.k1} is more than the {n_rows} rows that can be chosen; "
+            f"all {n_rows} are"
+        )
+    dim = _dimension(run, choice.encoder)
+    if config.diverse and config.k1 is not None and dim < config.k1 <= n_rows:
+        run.progress.warn(
+            f"stage1.k1 = {config.k1} is more than the {dim} dimensions of encoder "
+            f"{choice.encoder}: beyond them the log-determinant hardly tells rows apart; a larger "
+            "stage1.ridge, or coverage alone, says more there"
+        )
+
+
+def _dimension(run: Run, encoder: str) -> int:
+    markers = [marker for part in run.vectors_by_partition(encoder) for marker in part]
+    if not markers:
+        return 1
+    with run.ledger.opened(markers[0]) as file:
+        return int(file.schema_arrow.field("vector").type.list_size)
+
+
+def _plan(run: Run, aim: Aim, *, dim: int) -> MergePlan:
+    corpus = run.tables["corpus"]
+    try:
+        return plan_merges(
+            aim.n_rows,
+            corpus.n_partitions,
+            aim.k,
+            dim=dim,
+            memory_bytes=aim.memory_bytes,
+            width=2 if aim.storage == "float16" else 4,
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"select.memory_per_worker = {run.config.file.select.memory_per_worker}: {error}. "
+            "Raise it, or lower stage1.k1."
+        ) from None
+
+
+def _local(run: Run, workers: Workers, choice: Choice, aim: Aim) -> list[Marker]:
+    corpus = run.tables["corpus"]
     units = [choice.unit(f"local-{p:05d}") for p in range(corpus.n_partitions)]
-    pending = [p for p, unit in enumerate(units) if run.ledger.find(unit) is None]
+    made = {unit.name: run.ledger.find(unit) for unit in units}
     payloads = [
         {
-            "unit": asdict(units[p]),
+            "unit": asdict(unit),
             "partition": p,
             "rows": [part.marker.as_dict() for part in corpus.in_partition(p)],
         }
-        for p in pending
+        for p, unit in enumerate(units)
+        if made[unit.name] is None
     ]
-    made = {unit.name: run.ledger.find(unit) for unit in units}
-    for result in workers.local(work, payloads):
-        marker = Marker(**result["marker"])
+    for marker in workers.local(LocalWork(aim), payloads):
         made[marker.name] = marker
     markers = [marker for marker in made.values() if marker is not None]
     if len(markers) != corpus.n_partitions:

@@ -8,94 +8,137 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.config_schema import Stage1Config
 from jobs.ledger import Ledger, Marker, Unit
-from jobs.vectors import Matrix, random_keys, to_lists
-from selection.objective import Objective
-from selection.stage1 import select_local
+from jobs.mapped import Mapped
+from jobs.select_aim import Aim
+from jobs.select_inputs import limits_of
+from jobs.select_union import list_of_vectors
+from jobs.side_columns import Sides, group_codes
+from selection.arrays import squared_norms
+from selection.request import Request
+from selection.stage1 import Local, random_picks, select_local
 
 ROW_COLUMNS = ["id", "input", "cost", "text_hash"]
-
-
-def objective_of(config: Stage1Config) -> Objective:
-    """The config's objective in the words of `selection`."""
-    return Objective(lam=config.lam, scale=config.lambda_scale, ridge=config.ridge)
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LocalWork:
     """Selects inside one partition and commits the picks with their rows and vectors."""
 
-    method: str
-    config: dict[str, Any]
-    seed: int
-    storage: str
-    n_total: int
+    aim: Aim
 
-    def __call__(
-        self, ledger: Ledger, payload: dict[str, Any], ids: list[str], vectors: Matrix
-    ) -> Marker:
-        """Select k1 of the partition, and k1 at random as its control.
+    def __call__(self, ledger: Ledger, payload: dict[str, Any], rows: Mapped) -> Marker:
+        """Select in the partition, and as many at random as its control.
 
         Args:
             ledger: Of the output tree.
             payload: `unit`, `partition`, `rows` (markers of the partition's parts).
-            ids: n ids in ascending order.
-            vectors: (n, d) float32 unit rows.
+            rows: The partition's n rows, in ascending order of their ids.
 
         Returns:
             Marker of the local picks.
         """
-        unit = Unit(**payload["unit"])
+        unit, aim = Unit(**payload["unit"]), self.aim
         found = ledger.find(unit)
         if found is not None:
             return found
-        config = Stage1Config.model_validate(self.config)
-        keys = random_keys(ids, self.seed)
-        chosen = select_local(
-            self.method,
-            vectors,
-            k=config.k1,
-            objective=objective_of(config),
-            tie_rank=np.arange(len(ids), dtype=np.int64),
-            keys=keys,
-            n_total=self.n_total,
+        sides = aim.sides(ledger, [Marker(**one) for one in payload["rows"]], rows)
+        request = aim.local_request(rows, sides)
+        chosen = self._choose(rows, sides, request)
+        picks = {"choice": _none() if chosen is None else chosen.selection.picks}
+        picks["control"] = random_picks(request, len(rows)) if len(rows) else _none()
+        picks["required"] = self._required(rows, sides)
+        tables = [
+            table_of(ledger, payload, rows, sides, picks=some, role=role)
+            for role, some in picks.items()
+        ]
+        stats = _stats(chosen, rows, sides)
+        return ledger.commit(unit, pa.concat_tables(tables), stats=stats)
+
+    def _choose(self, rows: Mapped, sides: Sides, request: Request) -> Local | None:
+        if not len(rows):
+            return None
+        return select_local(
+            self.aim.config.method,
+            rows.vectors,
+            request,
+            effort=self.aim.effort(),
+            weights=sides.weight,
+            threads=self.aim.threads,
+            device=self.aim.device,
         )
-        control = np.argsort(keys, kind="stable")[: config.k1].astype(np.int64)
-        table = pa.concat_tables(
-            [
-                _table(ledger, payload, ids, vectors, chosen.picks, "choice", self.storage),
-                _table(ledger, payload, ids, vectors, control, "control", self.storage),
-            ]
-        )
-        stats = {"evaluations": chosen.evaluations, "n_points": len(ids), "value": chosen.value}
-        return ledger.commit(unit, table, stats={k: _plain(v) for k, v in stats.items()})
+
+    def _required(self, rows: Mapped, sides: Sides) -> Indices:
+        required = limits_of(self.aim.config, self.aim.wishes, rows, sides).required
+        return _none() if required is None else required
 
 
-def _plain(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+def _none() -> Indices:
+    return np.zeros(0, np.int64)
 
 
-def _table(
+def _stats(chosen: Local | None, rows: Mapped, sides: Sides) -> dict[str, Any]:
+    stats: dict[str, Any] = {
+        "n_points": len(rows),
+        "no_cost": sides.no_cost,
+        "max_squared_norm": float(squared_norms(rows.vectors).max(initial=0.0)),
+        "evaluations": 0,
+        "screened": 0,
+        "mode": None,
+        "bounds": None,
+    }
+    if chosen is not None:
+        stats["evaluations"] = chosen.selection.evaluations
+        stats["screened"] = chosen.selection.screened
+        stats["mode"] = chosen.effort.mode
+        stats["m2"] = chosen.effort.m2
+        stats["bounds"] = None if chosen.bounds is None else chosen.bounds.smallest
+    return stats
+
+
+def table_of(
     ledger: Ledger,
     payload: dict[str, Any],
-    ids: list[str],
-    vectors: Matrix,
-    picks: npt.NDArray[np.int64],
+    rows: Mapped,
+    sides: Sides,
+    *,
+    picks: Indices,
     role: str,
-    storage: str,
 ) -> pa.Table:
+    """Rows of a partition with all that a merge needs to know of them.
+
+    Args:
+        ledger: Of the output tree.
+        payload: As for `LocalWork`.
+        rows: The partition's rows.
+        sides: Their side columns.
+        picks: (k,) indices, in their order.
+        role: `choice`, `control` or `required`.
+
+    Returns:
+        k rows.
+    """
     n = len(picks)
-    rows = _rows(ledger, payload["rows"], [ids[i] for i in picks])
-    rows = rows.append_column("vector", to_lists(vectors[picks], storage))
-    rows = rows.append_column("local_rank", pa.array(np.arange(n, dtype=np.int64)))
-    rows = rows.append_column("role", pa.array([role] * n, pa.string()))
-    return rows.append_column("partition", pa.array([payload["partition"]] * n, pa.int64()))
+    ids = rows.ids.take(pa.array(picks))
+    table = _rows(ledger, payload["rows"], ids)
+    table = table.append_column("vector", list_of_vectors(np.asarray(rows.vectors[picks])))
+    table = table.append_column("local_rank", pa.array(np.arange(n, dtype=np.int64)))
+    table = table.append_column("role", pa.array([role] * n, pa.string()))
+    table = table.append_column("partition", pa.array([payload["partition"]] * n, pa.int64()))
+    codes = np.full(n, -1, np.int64) if sides.group is None else group_codes(sides.group)[picks]
+    table = table.append_column("group_code", pa.array(codes))
+    for name, values, plain in (
+        ("quality", sides.quality, 0.0),
+        ("weight", sides.weight, 1.0),
+    ):
+        column = np.full(n, plain) if values is None else values[picks]
+        table = table.append_column(name, pa.array(column, pa.float64()))
+    return table
 
 
-def _rows(ledger: Ledger, parts: list[dict[str, Any]], wanted: list[str]) -> pa.Table:
+def _rows(ledger: Ledger, parts: list[dict[str, Any]], ids: pa.StringArray) -> pa.Table:
     """The rows of these ids, in this order."""
-    ids = pa.array(wanted, pa.string())
     tables = []
     for plain in parts:
         table = ledger.read(Marker(**plain), ROW_COLUMNS)

@@ -1,121 +1,87 @@
-"""Ray actors that hold the vectors of whole partitions, and the coverage sums over all of them."""
+"""The select actors of a run; a lost one is replaced and told all that it had been told."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from jobs.cluster import threads
 from jobs.config_schema import WorkersConfig
-from jobs.errors import ERRORS, ClusterError, DualdivError
-from jobs.ledger import Ledger, Marker
-from jobs.vectors import Matrix, usable
-from selection.coverage import CoverageShard
+from jobs.errors import ERRORS, ClusterError
+from jobs.ledger import Marker
+from jobs.mapped import Stored
+from jobs.select_actor import Failure, Floats, Ground, Ints, Plain, SelectWorker
+from jobs.vectors import Matrix
+from selection.arrays import rows_of
 
 MAX_RESTARTS = 3
 START_TIMEOUT_S = 300.0
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+WHOLE = {"all": Ground()}
 
 
-class SelectWorker:
-    """Holds some partitions: selects inside each, and sums coverage gains over each."""
+@dataclass(frozen=True)
+class Found:
+    """Rows looked up by id.
 
-    def __init__(self, out: str, partitions: dict[int, list[dict[str, Any]]]) -> None:
-        """Load the vectors.
+    Attributes:
+        partition: (m,) where each lives, -1 for an id that no partition has.
+        vectors: (m, d) float32, zero for an id that is not there; d is 0 if none is.
+    """
 
-        Args:
-            out: Output tree.
-            partitions: Partition number -> markers of its embedding parts.
-        """
-        self._ledger = Ledger(out)
-        self._markers = {p: [Marker(**m) for m in plain] for p, plain in partitions.items()}
-        self._loaded: dict[int, tuple[list[str], Matrix]] = {}
-        self._shards: dict[int, CoverageShard] = {}
-        self._candidates: Matrix | None = None
+    partition: Ints
+    vectors: Matrix
 
-    def local(self, work: Callable[..., Marker], payload: dict[str, Any]) -> dict[str, Any]:
-        """Run the Ray-free local selection on one partition; user errors travel as data."""
-        try:
-            ids, vectors = self._partition(payload["partition"])
-            return {"marker": work(self._ledger, payload, ids, vectors).as_dict()}
-        except DualdivError as error:
-            return {"error": type(error).__name__, "text": str(error)}
-
-    def start(self, candidates: Matrix, picks: Sequence[int]) -> dict[int, int]:
-        """Get ready to judge candidates, with the picks made so far; gives points per partition."""
-        self._candidates = candidates
-        for partition in self._markers:
-            if partition not in self._shards:
-                self._shards[partition] = CoverageShard(self._partition(partition)[1])
-            self._shards[partition].reset()
-        if picks:
-            self.add_many(list(picks))
-        return {p: shard.n_points for p, shard in self._shards.items()}
-
-    def reset(self) -> dict[int, int]:
-        """Forget the picks."""
-        for shard in self._shards.values():
-            shard.reset()
-        return {p: 0 for p in self._shards}
-
-    def column_sum(self) -> dict[int, Floats]:
-        """Sum of the vectors of each partition."""
-        return {p: shard.column_sum() for p, shard in self._shards.items()}
-
-    def gains(self, indices: Ints) -> dict[int, Floats]:
-        """Coverage gains of these candidates on each partition."""
-        block = self._block(indices)
-        return {p: shard.gains(block) for p, shard in self._shards.items()}
-
-    def add_many(self, indices: Sequence[int]) -> dict[int, Floats]:
-        """Take these candidates as the next picks, in order; their gains on each partition."""
-        block = self._block(np.asarray(indices, np.int64))
-        return {p: np.array([shard.add(row) for row in block]) for p, shard in self._shards.items()}
-
-    def n_covered(self, k: int) -> dict[int, Ints]:
-        """Points of each partition that each of the first k picks covers best."""
-        return {p: shard.n_covered(k) for p, shard in self._shards.items()}
-
-    def _block(self, indices: Ints) -> Matrix:
-        assert self._candidates is not None
-        return self._candidates[indices]
-
-    def _partition(self, partition: int) -> tuple[list[str], Matrix]:
-        if partition not in self._loaded:
-            self._loaded[partition] = usable(self._ledger, self._markers[partition])
-        return self._loaded[partition]
+    @property
+    def there(self) -> npt.NDArray[np.bool_]:
+        """(m,) whether the id was found."""
+        return self.partition >= 0
 
 
 class Workers:
-    """The select actors of one encoder; a lost one is started again and brought up to date."""
+    """The select actors of one encoder; a lost one is started again and brought up to date.
+
+    What they are told between two calls of `start` is remembered, ground by ground, and told again
+    to an actor that replaces a lost one.
+    """
 
     def __init__(
         self,
         out: str,
-        partitions: dict[int, list[dict[str, Any]]],
+        partitions: dict[int, Plain],
         *,
         resources: WorkersConfig,
         n_actors: int,
+        rows: dict[int, Plain] | None = None,
     ) -> None:
-        """Start the actors, partitions dealt round-robin."""
-        self._out, self._resources = out, resources
+        """Start the actors, partitions dealt round-robin.
+
+        Args:
+            out: Output tree.
+            partitions: Partition number -> markers of its embedding parts.
+            resources: Of one actor; with GPUs, sums run there.
+            n_actors: Actors wanted.
+            rows: Partition number -> markers of its row parts, where side columns are needed.
+        """
+        self._out, self._resources, self._rows = out, resources, rows or {}
         numbers = sorted(partitions)
         self._dealt = [
             {p: partitions[p] for p in numbers[i::n_actors]} for i in range(max(1, n_actors))
         ]
+        self._owner = {p: i for i, dealt in enumerate(self._dealt) for p in dealt}
         self._actors = [self._new(i) for i in range(len(self._dealt))]
         self._deaths = [0] * len(self._actors)
-        self._candidates: Any = None
-        self._picks: list[int] = []
+        self._session: tuple[Any, dict[str, Ground]] | None = None
+        self._told: dict[str, list[tuple[str, Any]]] = {}
+        self.n_sessions = 0
         self._await(self._actors)
 
     def _await(self, actors: Sequence[Any]) -> None:
         """Wait until actors run; for ever is too long when the cluster has no room for them."""
         import ray
 
-        up = [actor.reset.remote() for actor in actors]
+        up = [actor.call.remote("ready") for actor in actors]
         _, late = ray.wait(up, num_returns=len(up), timeout=START_TIMEOUT_S)
         if late:
             have = ray.available_resources().get("CPU", 0.0)
@@ -128,43 +94,150 @@ class Workers:
     def _new(self, number: int) -> Any:
         import ray
 
-        actor = ray.remote(SelectWorker).options(
-            num_cpus=self._resources.cpus, num_gpus=self._resources.gpus or 0
+        gpus = self._resources.gpus or 0
+        actor = ray.remote(SelectWorker).options(num_cpus=self._resources.cpus, num_gpus=gpus)
+        dealt = self._dealt[number]
+        return actor.remote(
+            self._out,
+            dealt,
+            rows={p: self._rows[p] for p in dealt if p in self._rows},
+            threads=threads(self._resources),
+            device="cuda" if gpus else "cpu",
         )
-        return actor.remote(self._out, self._dealt[number])
+
+    @property
+    def threads(self) -> int:
+        """Threads that each actor may use."""
+        return threads(self._resources)
+
+    # Work inside partitions.
 
     def local(
         self, work: Callable[..., Marker], payloads: Sequence[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """Run the local selections, each where its partition lives.
+    ) -> list[Marker]:
+        """Run work(ledger, payload, rows) on each payload's partition, where it lives.
 
         Raises:
             DualdivError: What one of them raised.
         """
-        owner = {p: i for i, dealt in enumerate(self._dealt) for p in dealt}
-        calls = [(owner[payload["partition"]], "local", (work, payload)) for payload in payloads]
-        results: list[dict[str, Any]] = self._call(calls)
-        for result in results:
-            if "error" in result:
-                raise ERRORS[result["error"]](result["text"])
-        return results
-
-    def start(self, candidates: Matrix) -> int:
-        """Send the candidates to every actor; returns the number of points in all partitions."""
         import ray
 
-        self._candidates, self._picks = ray.put(candidates), []
-        return sum(self.everywhere("start", self._candidates, []).values())
+        sent = ray.put(work)
+        calls = [(self._owner[one["partition"]], "local", (sent, one)) for one in payloads]
+        return [Marker(**plain) for plain in self._call(calls)]
 
-    def everywhere(self, method: str, *args: Any) -> dict[int, Any]:
-        """Call a method on every actor; results by partition, in the order of partitions."""
-        results = self._call([(i, method, args) for i in range(len(self._actors))])
-        merged = {p: value for result in results for p, value in result.items()}
-        if method == "add_many":
-            self._picks.extend(args[0])
-        if method == "reset":
-            self._picks = []
-        return dict(sorted(merged.items()))
+    def spread(
+        self, work: Callable[..., Marker], payloads: Sequence[dict[str, Any]]
+    ) -> list[Marker]:
+        """Run work(ledger, payload), which needs no partition, dealt round-robin.
+
+        Raises:
+            DualdivError: What one of them raised.
+        """
+        import ray
+
+        sent, n = ray.put(work), len(self._actors)
+        calls = [(i % n, "run", (sent, one)) for i, one in enumerate(payloads)]
+        return [Marker(**plain) for plain in self._call(calls)]
+
+    def peak_bytes(self) -> int:
+        """Most memory one of the actors ever had resident."""
+        return max(self._everywhere("peak_bytes").values(), default=0)
+
+    def each(
+        self, work: Callable[..., Any], *args: Any, own: Mapping[int, Any] | None = None
+    ) -> dict[int, Any]:
+        """Run work(ledger, row markers, rows, *args) on every partition.
+
+        Args:
+            work: Ray-free; sent to the actors.
+            args: The same for all; large arrays as references.
+            own: Partition -> one more argument for that partition.
+
+        Returns:
+            The results by partition, in their order.
+        """
+        numbers = sorted(self._owner)
+        extra = {p: () if own is None else (own[p],) for p in numbers}
+        calls = [(self._owner[p], "on", (p, work, *args, *extra[p])) for p in numbers]
+        return dict(zip(numbers, self._call(calls), strict=True))
+
+    def block(self, partition: int, start: int, stop: int) -> Stored:
+        """Some vectors of a partition, in the order of its ids, as stored."""
+        (block,) = self._call([(self._owner[partition], "block", (partition, start, stop))])
+        return block
+
+    def find(self, ids: Sequence[str]) -> Found:
+        """Look up rows by id.
+
+        Args:
+            ids: m distinct ids.
+
+        Returns:
+            Where each lives, and its vector.
+        """
+        parts = self._everywhere("find", list(ids))
+        width = max((vectors.shape[1] for _, vectors in parts.values()), default=0)
+        partition = np.full(len(ids), -1, np.int64)
+        matrix = np.zeros((len(ids), width), np.float32)
+        for p, (places, vectors) in parts.items():
+            if len(places):
+                partition[places], matrix[places] = p, rows_of(vectors, slice(None))
+        return Found(partition, matrix)
+
+    # Sums over all partitions.
+
+    def start(
+        self, candidates: Stored, grounds: Mapping[str, Ground] = WHOLE
+    ) -> dict[str, tuple[int, float]]:
+        """Send the candidates to every actor, and forget the grounds and picks of before.
+
+        Args:
+            candidates: (n, d) float32 or float16.
+            grounds: What sums will run over, by name.
+
+        Returns:
+            Rows and weight of each ground, all partitions together.
+        """
+        import ray
+
+        self._session = (ray.put(candidates), dict(grounds))
+        self._told = {name: [] for name in grounds}
+        self.n_sessions += 1
+        parts = self._everywhere("start", *self._session)
+        facts = {}
+        for name in grounds:
+            mine = [part[name] for part in parts.values()]
+            facts[name] = (sum(n for n, _ in mine), float(sum(weight for _, weight in mine)))
+        return facts
+
+    def ask(self, method: str, name: str, *args: Any) -> dict[int, Any]:
+        """Ask every actor about a ground; answers by partition, in their order."""
+        return self._everywhere(method, name, *args)
+
+    def add_many(self, name: str, indices: Ints) -> dict[int, Floats]:
+        """Take candidates as the next picks of a ground; gains by partition."""
+        parts = self._everywhere("add_many", name, indices)
+        told = self._told[name]
+        if told and told[-1][0] == "repeat":
+            told[-1][1].append(indices)
+        else:
+            told.append(("repeat", [indices]))
+        return parts
+
+    def cover_with(self, name: str, vectors: Matrix) -> dict[int, float]:
+        """Let vectors that are no candidates cover a ground; by partition."""
+        import ray
+
+        sent = ray.put(vectors)
+        parts = self._everywhere("cover_with", name, sent)
+        self._told[name].append(("cover_with", sent))
+        return parts
+
+    def reset(self, name: str) -> None:
+        """Forget the picks of a ground, and what covered it before them."""
+        self._everywhere("reset", name)
+        self._told[name] = []
 
     def stop(self) -> None:
         """Let the actors go."""
@@ -173,26 +246,33 @@ class Workers:
         for actor in self._actors:
             ray.kill(actor)
 
+    def _everywhere(self, method: str, *args: Any) -> dict[int, Any]:
+        results = self._call([(i, method, args) for i in range(len(self._actors))])
+        return dict(sorted({p: one for result in results for p, one in result.items()}.items()))
+
     def _call(self, calls: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
+        """Make all calls at once; results in their order."""
         import ray
 
-        waiting = [getattr(self._actors[i], method).remote(*args) for i, method, args in calls]
+        waiting = [self._actors[i].call.remote(method, *args) for i, method, args in calls]
         results = []
         for (number, method, args), reference in zip(calls, waiting, strict=True):
             try:
-                results.append(ray.get(reference))
+                results.append(_checked(ray.get(reference)))
             except ray.exceptions.RayActorError as error:
                 results.append(self._again(number, method, args, error))
         return results
 
     def _again(self, number: int, method: str, args: tuple[Any, ...], cause: Exception) -> Any:
-        """Repeat a call that died with its actor, on a new one that has the same picks."""
+        """Repeat a call that died with its actor, on a new one that was told the same."""
         import ray
 
-        while self._deaths[number] < MAX_RESTARTS:
+        for _ in range(MAX_RESTARTS + 1):
+            if self._deaths[number] >= MAX_RESTARTS:
+                break
             try:
                 self._revive(number, starting=method == "start")
-                return ray.get(getattr(self._actors[number], method).remote(*args))
+                return _checked(ray.get(self._actors[number].call.remote(method, *args)))
             except ray.exceptions.RayActorError as error:
                 cause = error
         raise ClusterError(
@@ -205,55 +285,21 @@ class Workers:
         import ray
 
         try:
-            ray.get(self._actors[number].reset.remote())
+            ray.get(self._actors[number].call.remote("ready"))
         except ray.exceptions.RayActorError:
             self._deaths[number] += 1
             self._actors[number] = self._new(number)
             self._await([self._actors[number]])
-        if self._candidates is not None and not starting:
-            ray.get(self._actors[number].start.remote(self._candidates, self._picks))
+        if self._session is None or starting:
+            return
+        actor = self._actors[number]
+        _checked(ray.get(actor.call.remote("start", *self._session)))
+        for name, told in self._told.items():
+            for method, argument in told:
+                _checked(ray.get(actor.call.remote(method, name, argument)))
 
 
-@dataclass
-class ActorCoverage:
-    """A `selection.coverage.CoverageOracle` over actors, reduced in partition order in float64."""
-
-    workers: Workers
-    candidates: Matrix
-    n_points: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.n_points = self.workers.start(self.candidates)
-
-    def column_sum(self) -> Floats:
-        """Sum of all ground vectors, (d,)."""
-        return _total(self.workers.everywhere("column_sum"))
-
-    def gains(self, indices: Ints) -> Floats:
-        """Coverage gains of these candidates, (c,)."""
-        return _total(self.workers.everywhere("gains", indices))
-
-    def add(self, index: int) -> float:
-        """Take a candidate as the next pick; returns its coverage gain."""
-        return float(self.add_many([index])[0])
-
-    def add_many(self, indices: Sequence[int]) -> Floats:
-        """Take candidates as the next picks, in order; their coverage gains, (k,)."""
-        return _total(self.workers.everywhere("add_many", [int(i) for i in indices]))
-
-    def n_covered(self, k: int) -> Ints:
-        """Points each of the first k picks covers best, (k,)."""
-        parts = list(self.workers.everywhere("n_covered", k).values())
-        return np.sum(np.stack(parts), axis=0, dtype=np.int64)
-
-    def reset(self) -> None:
-        """Forget all picks."""
-        self.workers.everywhere("reset")
-
-
-def _total(parts: dict[int, Floats]) -> Floats:
-    ordered = list(parts.values())
-    total = np.zeros(ordered[0].shape, np.float64)
-    for part in ordered:
-        total += part
-    return total
+def _checked(result: Any) -> Any:
+    if isinstance(result, Failure):
+        raise ERRORS[result.kind](result.text)
+    return result

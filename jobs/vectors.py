@@ -1,7 +1,9 @@
 """The embedding table: its schema, and the way from Arrow to matrices and back."""
 
 import hashlib
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,8 @@ import pyarrow.compute as pc
 from jobs.ledger import Ledger, Marker
 
 Matrix = npt.NDArray[np.float32]
+KEYS_AT_A_TIME = 65_536
+ENCODER_KEY = b"dualdiv.encoder_id"
 
 
 def vector_schema(dimension: int, storage: str) -> pa.Schema:
@@ -27,11 +31,23 @@ def vector_schema(dimension: int, storage: str) -> pa.Schema:
     )
 
 
+def with_encoder(table: pa.Table, encoder_id: str) -> pa.Table:
+    """The same table, saying which encoder its column `vector` comes from."""
+    metadata = dict(table.schema.metadata or {}) | {ENCODER_KEY: encoder_id.encode()}
+    return table.replace_schema_metadata(metadata)
+
+
 def to_lists(vectors: Matrix, storage: str) -> pa.FixedSizeListArray:
     """A (n, d) float32 matrix as fixed-size lists of the storage type."""
     dtype = np.float16 if storage == "float16" else np.float32
     flat = np.ascontiguousarray(vectors, dtype=dtype).reshape(-1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat), vectors.shape[1])
+
+
+def list_values(chunk: pa.FixedSizeListArray) -> npt.NDArray[Any]:
+    """A chunk of fixed-size lists as (n, d) of its own value type, without a copy if possible."""
+    flat = chunk.flatten().to_numpy(zero_copy_only=False)
+    return flat.reshape(len(chunk), chunk.type.list_size)
 
 
 def to_matrix(column: pa.ChunkedArray) -> Matrix:
@@ -40,8 +56,7 @@ def to_matrix(column: pa.ChunkedArray) -> Matrix:
     out = np.empty((len(column), dimension), np.float32)
     at = 0
     for chunk in column.chunks:
-        values = chunk.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimension)
-        out[at : at + len(chunk)] = values
+        out[at : at + len(chunk)] = list_values(chunk)
         at += len(chunk)
     return out
 
@@ -68,11 +83,39 @@ def usable(ledger: Ledger, markers: Sequence[Marker]) -> tuple[list[str], Matrix
     return [ids[i] for i in order], matrix[np.array(order, np.int64)]
 
 
-def random_keys(ids: Sequence[str], seed: int) -> npt.NDArray[np.uint64]:
+def random_keys(ids: Sequence[str] | pa.StringArray, seed: int) -> npt.NDArray[np.uint64]:
     """A random number for each id that depends on id and seed alone, (n,) uint64."""
     salt = str(seed).encode()
-    digests = [hashlib.blake2b(i.encode(), digest_size=8, key=salt).digest() for i in ids]
-    return np.frombuffer(b"".join(digests), np.uint64)
+    keys = np.empty(len(ids), np.uint64)
+    # A few ids at a time become Python strings.
+    for start in range(0, len(ids), KEYS_AT_A_TIME):
+        part = ids[start : start + KEYS_AT_A_TIME]
+        texts = part.to_pylist() if isinstance(part, pa.Array) else part
+        digests = [hashlib.blake2b(i.encode(), digest_size=8, key=salt).digest() for i in texts]
+        keys[start : start + len(texts)] = np.frombuffer(b"".join(digests), np.uint64)
+    return keys
+
+
+def shares(counts: Sequence[int], total: int) -> list[int]:
+    """Split a sample over partitions in proportion to their rows, by cumulative rounding.
+
+    Args:
+        counts: Rows of each partition.
+        total: Rows of the sample.
+
+    Returns:
+        Rows to draw from each partition, none more than it has; they add up to `total`, or to all
+        rows where that is less.
+    """
+    n_rows = sum(counts)
+    total = min(total, n_rows)
+    ends = [total * end // max(1, n_rows) for end in itertools.accumulate(counts, initial=0)]
+    return [end - start for start, end in itertools.pairwise(ends)]
+
+
+def drawn(keys: npt.NDArray[np.uint64], size: int) -> npt.NDArray[np.int64]:
+    """Rows with the `size` smallest keys, ascending."""
+    return np.sort(np.argsort(keys, kind="stable")[:size])
 
 
 def sample(

@@ -1,181 +1,260 @@
-"""The one hot loop: cosines of a tile of ground points, and the sum of what exceeds the cover."""
+"""Cosines of tiles of ground points, and sums of what exceeds the cover.
+
+Cosines are float32, every sum is float64. Results do not depend on the number of threads. BLAS may
+round one and the same cosine in two ways, depending on its place in the product: sums repeat to
+1e-7 per ground point whatever the batch, and bit for bit in the same batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
-import numba
 import numpy as np
 
-from selection.arrays import Float32, Float64, Int64
+from selection.arrays import Float32, Float64, Int64, Vectors, rows_of
+from selection.loops import add_excess, add_excess_per_query, add_moments, add_rows, raise_cover
+from selection.tiles import (
+    CANDIDATE_BLOCK,
+    CANDIDATE_STEP,
+    CANDIDATE_TILE,
+    GROUND_TILE,
+    blocks,
+    cosines_of,
+    one_blas_thread,
+    padded,
+    parts_of,
+    share_out,
+    tile_of,
+)
 
-# A tile is the largest block of cosines that exists at any time: 2 MiB of float32, which stays
-# in a core's cache between the product and the sum. Fixed, because shapes change the rounding.
-GROUND_TILE = 2048
-CANDIDATE_TILE = 256
 # In Stage 2 a tile meets every query's cover in turn: smaller, so that it stays put meanwhile.
 QUERY_GROUND_TILE = 256
-# Narrower products fall into slower edge code and round differently.
-CANDIDATE_STEP = 16
+
+# Called with cosines (rows, columns), the rows and the columns they are of, and (sums, columns)
+# totals to add to; columns beyond those asked for are padding.
+Visit = Callable[[Float32, slice, slice, Float64], None]
 
 
-def padded(candidates: Float32) -> Float32:
-    """Return a copy with zero rows appended up to the next multiple of CANDIDATE_STEP.
+def part_of(weights: Float64 | None, rows: slice) -> Float64 | None:
+    """Return the weights of these rows, None for none."""
+    return None if weights is None else weights[rows]
+
+
+def sums_over_tiles(
+    ground: Vectors, candidates: Vectors, visit: Visit, *, n_sums: int, threads: int
+) -> Float64:
+    """Form all cosines, tile by tile, and return what the visits add up.
 
     Args:
-        candidates: (c, d) float32.
+        ground: (m, d) float32 or float16.
+        candidates: (c, d) float32 or float16.
+        visit: Called for every tile of cosines; for the same ground points in the order of the
+            candidates.
+        n_sums: Sums per candidate.
+        threads: Threads to use; the parts and the order of adding do not depend on it.
 
     Returns:
-        (c', d) float32, never the caller's memory: a buffer times its own transpose takes another
-        path through BLAS.
+        (n_sums, c) float64; O(m d c) time, a tile per thread and 64 c floats of memory at most.
     """
-    n, dim = candidates.shape
-    block = np.zeros((-(-n // CANDIDATE_STEP) * CANDIDATE_STEP, dim), dtype=np.float32)
-    block[:n] = candidates
-    return block
-
-
-@numba.njit(nogil=True)  # type: ignore[misc]
-def add_excess(cosines: Float32, cover: Float32, total: Float64) -> None:
-    """Add sum_i max(0, cosines[i, j] - cover[i]) to total[j], in float64; O(rows * columns).
-
-    Args:
-        cosines: (rows, columns) float32.
-        cover: (rows,) float32, how well each ground point is covered already.
-        total: (columns,) float64, added to in place.
-    """
-    zero = np.float32(0.0)
-    for i in range(cosines.shape[0]):
-        level = cover[i]
-        for j in range(cosines.shape[1]):
-            total[j] += max(cosines[i, j] - level, zero)
-
-
-@numba.njit(nogil=True)  # type: ignore[misc]
-def raise_cover(cosines: Float32, cover: Float32, owner: Int64, total: Float64, first: int) -> None:
-    """Let picks cover ground points one after another; O(rows * columns).
-
-    Args:
-        cosines: (rows, columns) float32, ground points by picks in their order.
-        cover: (rows,) float32, changed in place.
-        owner: (rows,) int64, number of the pick that covers the point best, changed in place.
-        total: (columns,) float64, the gain of each pick, added to in place.
-        first: Number of the first of these picks.
-    """
-    for i in range(cosines.shape[0]):
-        level = cover[i]
-        for j in range(cosines.shape[1]):
-            cosine = cosines[i, j]
-            if cosine > level:
-                total[j] += cosine - level
-                level = cosine
-                owner[i] = first + j
-        cover[i] = level
-
-
-@numba.njit(nogil=True)  # type: ignore[misc]
-def add_excess_per_query(cosines: Float32, covers: Float32, total: Float64) -> None:
-    """Add the excess over every query's own cover; O(queries * rows * columns).
-
-    Args:
-        cosines: (rows, columns) float32, ground points by candidates.
-        covers: (queries, rows) float32, each query's cosine to the ground points.
-        total: (queries, columns) float64, added to in place.
-    """
-    for query in range(covers.shape[0]):
-        add_excess(cosines, covers[query], total[query])
-
-
-def excess(ground: Float32, cover: Float32, candidates: Float32) -> Float64:
-    """Return sum_i max(0, w_ix - cover_i) for every candidate x.
-
-    Args:
-        ground: (m, d) float32.
-        cover: (m,) float32.
-        candidates: (c, d) float32.
-
-    Returns:
-        (c,) float64; O(m d c) time, one tile of memory beyond the result.
-    """
-    result = np.empty(len(candidates), dtype=np.float64)
-    for columns in _blocks(len(candidates), CANDIDATE_TILE):
-        block = padded(candidates[columns])
-        total = np.zeros(len(block), dtype=np.float64)
-        for rows in _blocks(len(ground), GROUND_TILE):
-            add_excess(ground[rows] @ block.T, cover[rows], total)
-        result[columns] = total[: columns.stop - columns.start]
+    result = np.zeros((n_sums, len(candidates)), dtype=np.float64)
+    little = len(ground) * len(candidates) <= 2 * GROUND_TILE * CANDIDATE_TILE
+    for columns in blocks(len(candidates), CANDIDATE_BLOCK):
+        work = _part_work(ground, padded(candidates[columns]), visit, n_sums, columns)
+        with one_blas_thread:
+            for subtotal in share_out(
+                work, parts_of(len(ground)), threads=threads, worthwhile=not little
+            ):
+                result[:, columns] += subtotal[:, : columns.stop - columns.start]
     return result
 
 
+def _part_work(
+    ground: Vectors, block: Float32, visit: Visit, n_sums: int, columns: slice
+) -> Callable[[slice], Float64]:
+    def work(part: slice) -> Float64:
+        total = np.zeros((n_sums, len(block)), dtype=np.float64)
+        for start in range(part.start, part.stop, GROUND_TILE):
+            rows = slice(start, min(start + GROUND_TILE, part.stop))
+            tile = tile_of(ground, rows)
+            for narrow in blocks(len(block), CANDIDATE_TILE):
+                stop = min(columns.start + narrow.stop, columns.stop)
+                wanted = slice(columns.start + narrow.start, stop)
+                visit(cosines_of(tile, block[narrow]), rows, wanted, total[:, narrow])
+        return total
+
+    return work
+
+
+def excess(
+    ground: Vectors,
+    cover: Float32,
+    candidates: Vectors,
+    *,
+    weights: Float64 | None = None,
+    threads: int = 1,
+) -> Float64:
+    """Return sum_i u_i max(0, w_ix - cover_i) for every candidate x.
+
+    Args:
+        ground: (m, d) float32 or float16.
+        cover: (m,) float32.
+        candidates: (c, d) float32 or float16.
+        weights: (m,) float64 u, None for 1.
+        threads: Threads to use.
+
+    Returns:
+        (c,) float64; O(m d c) time, a tile per thread of memory beyond the result.
+    """
+
+    def visit(cosines: Float32, rows: slice, _: slice, total: Float64) -> None:
+        add_excess(cosines, cover[rows], part_of(weights, rows), total[0])
+
+    return sums_over_tiles(ground, candidates, visit, n_sums=1, threads=threads)[0]
+
+
+def excess_moments(
+    ground: Vectors,
+    cover: Float32,
+    candidates: Vectors,
+    *,
+    weights: Float64 | None = None,
+    threads: int = 1,
+) -> tuple[Float64, Float64]:
+    """Return sum and sum of squares over i of u_i max(0, w_ix - cover_i) for every candidate x.
+
+    Args:
+        ground: (m, d) float32 or float16.
+        cover: (m,) float32.
+        candidates: (c, d) float32 or float16.
+        weights: (m,) float64 u, None for 1.
+        threads: Threads to use.
+
+    Returns:
+        Two (c,) float64; the first equals `excess`. O(m d c) time.
+    """
+
+    def visit(cosines: Float32, rows: slice, _: slice, total: Float64) -> None:
+        add_moments(cosines, cover[rows], part_of(weights, rows), total[0], total[1])
+
+    total, squares = sums_over_tiles(ground, candidates, visit, n_sums=2, threads=threads)
+    return total, squares
+
+
 def cover_by(
-    ground: Float32, picks: Float32, cover: Float32, owner: Int64, *, first: int
+    ground: Vectors,
+    picks: Vectors,
+    cover: Float32,
+    owner: Int64,
+    *,
+    first: int,
+    weights: Float64 | None = None,
+    threads: int = 1,
 ) -> Float64:
     """Take picks in their order: raise cover and owner in place, and return each pick's gain.
 
     Args:
-        ground: (m, d) float32.
-        picks: (k, d) float32.
+        ground: (m, d) float32 or float16.
+        picks: (k, d) float32 or float16.
         cover: (m,) float32.
         owner: (m,) int64.
         first: Number of the first of these picks.
+        weights: (m,) float64 u, None for 1.
+        threads: Threads to use.
 
     Returns:
-        (k,) float64; O(m d k) time, one tile of memory beyond the result.
+        (k,) float64; O(m d k) time, a tile per thread of memory beyond the result.
     """
-    gains = np.zeros(len(picks), dtype=np.float64)
-    for columns in _blocks(len(picks), CANDIDATE_TILE):
-        # Shaped as in `excess`, so that a copy of a pick gains 0 afterwards, not rounding.
-        block, width = padded(picks[columns]), columns.stop - columns.start
-        for rows in _blocks(len(ground), GROUND_TILE):
-            cosines = (ground[rows] @ block.T)[:, :width]
-            number = first + columns.start
-            raise_cover(cosines, cover[rows], owner[rows], gains[columns], number)
-    return gains
+
+    def visit(cosines: Float32, rows: slice, columns: slice, total: Float64) -> None:
+        # Padding must cover nothing, so only the picks' own columns are handed on.
+        gains = total[0, : columns.stop - columns.start]
+        number, weight = first + columns.start, part_of(weights, rows)
+        raise_cover(cosines, cover[rows], owner[rows], weight, number, gains)
+
+    return sums_over_tiles(ground, picks, visit, n_sums=1, threads=threads)[0]
 
 
-def excess_per_query(ground: Float32, queries: Float32, candidates: Float32) -> Float64:
+def lift_cover(ground: Vectors, picks: Vectors, cover: Float32, *, threads: int = 1) -> None:
+    """Raise the cover of every ground point to its largest cosine to one of the picks.
+
+    Args:
+        ground: (m, d) float32 or float16.
+        picks: (c, d) float32 or float16.
+        cover: (m,) float32, changed in place.
+        threads: Threads to use.
+    """
+
+    def visit(cosines: Float32, rows: slice, columns: slice, _: Float64) -> None:
+        own = cosines[:, : columns.stop - columns.start]
+        np.maximum(cover[rows], own.max(axis=1), out=cover[rows])
+
+    sums_over_tiles(ground, picks, visit, n_sums=0, threads=threads)
+
+
+def column_sum(ground: Vectors, *, weights: Float64 | None = None, threads: int = 1) -> Float64:
+    """Return sum_i u_i e_i.
+
+    Args:
+        ground: (m, d) float32 or float16.
+        weights: (m,) float64 u, None for 1.
+        threads: Threads to use.
+
+    Returns:
+        (d,) float64; O(m d) time, a tile per thread of memory.
+    """
+
+    def work(part: slice) -> Float64:
+        total = np.zeros(ground.shape[1], dtype=np.float64)
+        for start in range(part.start, part.stop, GROUND_TILE):
+            rows = slice(start, min(start + GROUND_TILE, part.stop))
+            add_rows(tile_of(ground, rows), part_of(weights, rows), total)
+        return total
+
+    result = np.zeros(ground.shape[1], dtype=np.float64)
+    for subtotal in share_out(work, parts_of(len(ground)), threads=threads):
+        result += subtotal
+    return result
+
+
+def excess_per_query(ground: Vectors, queries: Vectors, candidates: Vectors) -> Float64:
     """Return sum_i max(0, w_ix - w_iq) for every query q and candidate x.
 
     Equal to (sum_i w_ix - sum_i w_iq + ||W_x - W_q||_1) / 2, summed without that subtraction.
 
     Args:
-        ground: (m, d) float32.
-        queries: (q, d) float32.
-        candidates: (c, d) float32.
+        ground: (m, d) float32 or float16.
+        queries: (q, d) float32 or float16.
+        candidates: (c, d) float32 or float16.
 
     Returns:
         (q, c) float64; O(m d (q + c) + m q c) time, a few tiles of memory beyond the result.
     """
     n_queries = len(queries)
-    columns = list(_blocks(len(candidates), CANDIDATE_TILE))
-    blocks = [padded(candidates[part]) for part in columns]
-    totals = [np.zeros((n_queries, len(block)), dtype=np.float64) for block in blocks]
+    columns = list(blocks(len(candidates), CANDIDATE_TILE))
+    parts = [padded(candidates[part]) for part in columns]
+    totals = [np.zeros((n_queries, len(part)), dtype=np.float64) for part in parts]
     query_block = padded(queries)
-    for rows in _blocks(len(ground), QUERY_GROUND_TILE):
-        covers = (query_block @ ground[rows].T)[:n_queries]
-        for block, total in zip(blocks, totals, strict=True):
-            add_excess_per_query(ground[rows] @ block.T, covers, total)
+    for rows in blocks(len(ground), QUERY_GROUND_TILE):
+        tile = rows_of(ground, rows)
+        covers = (query_block @ tile.T)[:n_queries]
+        for part, total in zip(parts, totals, strict=True):
+            add_excess_per_query(tile @ part.T, covers, total)
     result = np.empty((n_queries, len(candidates)), dtype=np.float64)
-    for part, total in zip(columns, totals, strict=True):
-        result[:, part] = total[:, : part.stop - part.start]
+    for where, total in zip(columns, totals, strict=True):
+        result[:, where] = total[:, : where.stop - where.start]
     return result
 
 
-def lift_cover(ground: Float32, picks: Float32, cover: Float32) -> None:
-    """Raise the cover of every ground point to its largest cosine to one of the picks.
-
-    Args:
-        ground: (m, d) float32.
-        picks: (c, d) float32.
-        cover: (m,) float32, changed in place.
-    """
-    for columns in _blocks(len(picks), CANDIDATE_TILE):
-        block = padded(picks[columns])
-        for rows in _blocks(len(ground), GROUND_TILE):
-            cosines = (ground[rows] @ block.T)[:, : columns.stop - columns.start]
-            np.maximum(cover[rows], cosines.max(axis=1), out=cover[rows])
-
-
-def _blocks(n: int, size: int) -> Iterator[slice]:
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
+__all__ = [
+    "CANDIDATE_BLOCK",
+    "CANDIDATE_STEP",
+    "CANDIDATE_TILE",
+    "GROUND_TILE",
+    "column_sum",
+    "cover_by",
+    "excess",
+    "excess_moments",
+    "excess_per_query",
+    "lift_cover",
+    "padded",
+]

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from selection.lambda_rule import LambdaRule
+
 # Two gains that differ by less than this part of themselves are a tie, broken by rank.
 TIE_TOLERANCE = 1e-6
 # A float32 cosine is off by a few 1e-8; a coverage gain is a sum of n_points of them.
@@ -21,11 +23,13 @@ class Objective:
         scale: `absolute` is the paper's sum over the corpus; `mean` divides the coverage by the
             corpus size N, so that one `lam` means the same for every N.
         ridge: eps of M = (1 - eps) W + eps I, in [0, 1); 0 is the paper exactly.
+        rule: Changes lam from pick to pick; `lam` is then the one that sets are judged by.
     """
 
     lam: float = 1.0
     scale: Literal["absolute", "mean"] = "absolute"
     ridge: float = 1e-3
+    rule: LambdaRule | None = None
 
     def __post_init__(self) -> None:
         """Refuse values for which f is not defined."""
@@ -35,21 +39,28 @@ class Objective:
             raise ValueError(f"objective.ridge: found {self.ridge}, wanted 0 <= ridge < 1")
         if self.scale not in ("absolute", "mean"):
             raise ValueError(f"objective.scale: found {self.scale!r}, wanted 'absolute' or 'mean'")
+        if self.rule is not None and self.ridge == 0:
+            raise ValueError("objective.rule: found ridge 0, wanted a ridge above 0")
 
-    def coverage_scale(self, n_points: int, *, weight: float, n_total: int | None) -> float:
-        """Return the factor by which a sum over `n_points` ground points enters f.
+    @property
+    def diverse(self) -> bool:
+        """True when the log-determinant counts."""
+        return self.lam > 0 or self.rule is not None
+
+    def coverage_scale(self, total_weight: float, *, weight: float, n_total: float | None) -> float:
+        """Return the factor by which a sum over ground points of this weight enters f.
 
         Args:
-            n_points: Ground points m that are summed over.
-            weight: N / m where they stand for N points, else 1.
-            n_total: N; None means weight * n_points.
+            total_weight: Weight of the ground points that are summed over, m when unweighted.
+            weight: N / m where they stand for a corpus of weight N, else 1.
+            n_total: N; None means weight * total_weight.
 
         Returns:
             `weight` for `absolute`, `weight / N` for `mean`.
         """
         if self.scale == "absolute":
             return weight
-        total = weight * n_points if n_total is None else float(n_total)
+        total = weight * total_weight if n_total is None else float(n_total)
         return weight / total if total > 0 else 0.0
 
 

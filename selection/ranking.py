@@ -206,7 +206,7 @@ def _within_reach(scores: Float64, allowed: Bool | None, k: int, floor: float) -
     return within if allowed is None else within & allowed
 
 
-@numba.njit(nogil=True)  # type: ignore[misc]
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
 def _rank_rows(
     scores: Float64,
     within: Bool,

@@ -1,4 +1,4 @@
-"""Stage 1: which few of a partition's rows are worth annotating."""
+"""Stage 1: which few rows are worth annotating."""
 
 from __future__ import annotations
 
@@ -7,75 +7,87 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selection.arrays import Bool, Float32, Int64, UInt64, require_per_row, require_vectors
+from selection.arrays import Float64, Int64, Vectors, require_vectors, rows_of
+from selection.certificate import CertificateWatch
 from selection.coverage import CoverageOracle, CoverageShard, LocalCoverage
-from selection.lazy_greedy import evaluate, lazy_greedy
+from selection.dense import DenseCoverage
+from selection.lazy_greedy import evaluate, knapsack_greedy, lazy_greedy
+from selection.modes import Effort, resolve, sample_rows
 from selection.objective import Objective
+from selection.request import Allowance, Request, require_request
+from selection.screening import Sample, Screening
+from selection.torch_coverage import TorchShard
 from selection.trace import Selection
+from selection.watch import Watch
+
+Method = Callable[
+    [CoverageOracle, Vectors, Request, Screening | None, Watch | None],
+    Selection,
+]
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a method is asked for, beside the vectors.
+class Local:
+    """What one set of ground points chose among its own.
 
     Attributes:
-        k: Picks wanted.
-        objective: What the picks are chosen by (dual-div) or measured by (random).
-        tie_rank: (n,) int64, order in which ties are broken.
-        keys: (n,) uint64 random keys; those of the smallest are the random choice.
-        n_total: N of the whole corpus.
-        coverage_weight: N / m where the ground points stand for N.
-        forbidden: (n,) bool, True for candidates that must not be picked.
+        selection: The picks, with their gains on all ground points.
+        effort: How the gains were computed.
+        bounds: Upper bounds seen on the way, for the certificate; None for `random` and budgets.
     """
 
-    k: int
-    objective: Objective
-    tie_rank: Int64
-    keys: UInt64
-    n_total: int
-    coverage_weight: float = 1.0
-    forbidden: Bool | None = None
+    selection: Selection
+    effort: Effort
+    bounds: CertificateWatch | None
 
 
-Method = Callable[[CoverageOracle, Float32, Request], Selection]
+def dual_div(
+    oracle: CoverageOracle,
+    candidates: Vectors,
+    request: Request,
+    screening: Screening | None = None,
+    watch: Watch | None = None,
+) -> Selection:
+    """Greedy on coverage plus lambda times the log-determinant (Dual-Div)."""
+    if request.per_cost:
+        return knapsack_greedy(oracle, candidates, request, screening=screening)
+    return lazy_greedy(oracle, candidates, request, screening=screening, watch=watch)
 
 
-def dual_div(oracle: CoverageOracle, candidates: Float32, request: Request) -> Selection:
-    """Greedy on coverage plus lam times the log-determinant (Dual-Div)."""
-    return lazy_greedy(
-        oracle,
-        candidates,
-        k=request.k,
-        objective=request.objective,
-        tie_rank=request.tie_rank,
-        coverage_weight=request.coverage_weight,
-        forbidden=request.forbidden,
-        n_total=request.n_total,
-    )
+def coverage(
+    oracle: CoverageOracle,
+    candidates: Vectors,
+    request: Request,
+    screening: Screening | None = None,
+    watch: Watch | None = None,
+) -> Selection:
+    """Greedy on coverage alone, that is lambda 0 (the paper's Div)."""
+    plain = replace(request, objective=without_lambda(request.objective), quality=None)
+    return dual_div(oracle, candidates, plain, screening, watch)
 
 
-def coverage(oracle: CoverageOracle, candidates: Float32, request: Request) -> Selection:
-    """Greedy on coverage alone, that is lam 0 (the paper's Div)."""
-    return dual_div(oracle, candidates, replace(request, objective=_without_lam(request.objective)))
+def random(
+    oracle: CoverageOracle,
+    candidates: Vectors,
+    request: Request,
+    screening: Screening | None = None,
+    watch: Watch | None = None,
+) -> Selection:
+    """The candidates with the smallest keys that the limits allow; the control.
 
-
-def random(oracle: CoverageOracle, candidates: Float32, request: Request) -> Selection:
-    """The k candidates with the smallest keys, measured by the full objective; the control."""
-    n = len(candidates)
-    require_per_row("stage1.keys", request.keys, (n,))
-    allowed = np.arange(n, dtype=np.int64)
-    if request.forbidden is not None:
-        allowed = np.flatnonzero(~request.forbidden)
-    order = np.lexsort((request.tie_rank[allowed], request.keys[allowed]))
+    It is measured by the full objective, exactly, whatever the screening.
+    """
     result = evaluate(
         oracle,
         candidates,
-        allowed[order[: request.k]],
+        random_picks(request, len(candidates)),
         objective=request.objective,
         n_total=request.n_total,
         coverage_weight=request.coverage_weight,
+        given=request.given,
+        quality=request.quality,
     )
-    return replace(result, n_candidates=len(allowed))
+    return replace(result, n_candidates=int(Allowance(request.limits, len(candidates)).alive.sum()))
 
 
 STAGE1: dict[str, Method] = {"dual-div": dual_div, "coverage": coverage, "random": random}
@@ -97,48 +109,182 @@ def method_named(name: str) -> Method:
 
 def judged_objective(method: str, objective: Objective) -> Objective:
     """Return the objective that a method's solutions are compared by: lam 0 for `coverage`."""
-    return _without_lam(objective) if method == "coverage" else objective
+    return without_lambda(objective) if method == "coverage" else objective
+
+
+def without_lambda(objective: Objective) -> Objective:
+    """Return the same objective with coverage alone."""
+    return replace(objective, lam=0.0, rule=None)
+
+
+def random_picks(request: Request, n: int) -> Int64:
+    """Return up to k candidates in the order of their keys, within the limits.
+
+    Args:
+        request: Its keys, limits and k count.
+        n: Number of candidates.
+
+    Returns:
+        (k,) int64; those required come first.
+    """
+    require_request(request, n)
+    allowance, picks = Allowance(request.limits, n), []
+    required = request.limits.required
+    for index in [] if required is None else required.tolist():
+        allowance.take(index)
+        picks.append(index)
+    for index in np.lexsort((request.tie_rank, request.keys)).tolist():
+        if len(picks) >= request.k:
+            break
+        if allowance.alive[index]:
+            allowance.take(index)
+            picks.append(index)
+    return np.array(picks, dtype=np.int64)
 
 
 def select_local(
     method: str,
-    vectors: Float32,
+    vectors: Vectors,
+    request: Request,
     *,
-    k: int,
-    objective: Objective,
-    tie_rank: Int64,
-    keys: UInt64,
-    n_total: int,
-) -> Selection:
-    """Select inside one partition, whose m points stand for all N through the factor N / m.
+    effort: Effort,
+    weights: Float64 | None = None,
+    threads: int = 1,
+    device: str = "cpu",
+) -> Local:
+    """Select inside one set of points, ground points and candidates alike.
 
     Args:
         method: A key of STAGE1.
-        vectors: (m, d) float32 unit vectors, ground points and candidates alike; m may be 0.
-        k: Picks wanted; clipped to m.
-        objective: lam, scale and ridge of f.
-        tie_rank: (m,) int64, the same order in every partition.
-        keys: (m,) uint64 random keys.
-        n_total: N of the whole corpus.
+        vectors: (m, d) float32 or float16 unit vectors; m may be 0.
+        request: What is asked for; `coverage_weight` is n_total over the weight of these points.
+        effort: How gains are computed.
+        weights: (m,) float64 ground weights, None for 1.
+        threads: Threads for the kernels; results do not depend on it.
+        device: `cpu`, or a torch device that holds the ground points.
 
     Returns:
         The picks as indices into `vectors`.
 
     Raises:
-        ValueError: Unknown method, bad vectors, or a companion array of another length.
+        ValueError: Unknown method, bad vectors, or a request that does not fit them.
     """
     choose = method_named(method)
-    oracle = LocalCoverage([CoverageShard(vectors)], require_vectors("select_local", vectors))
-    request = Request(
-        k=k,
-        objective=objective,
-        tie_rank=tie_rank,
-        keys=keys,
-        n_total=n_total,
-        coverage_weight=n_total / max(1, len(vectors)),
+    vectors = require_vectors("select_local.vectors", vectors)
+    n = len(vectors)
+    used = resolve(effort, n_ground=n, n_candidates=n, k=request.k, square=True)
+    ground = Ground(vectors, weights, threads=threads, device=device)
+    if method == "random" or n == 0:
+        chosen = choose(ground.all_of_it(), vectors, request, None, None)
+        return Local(chosen, replace(used, mode="exact"), None)
+    oracle: CoverageOracle
+    if used.mode == "dense":
+        oracle = DenseCoverage(vectors, weights=weights, threads=threads)
+        screening = None
+    else:
+        oracle = ground.all_of_it()
+        screening = ground.screening(used, request) if used.mode == "screened" else None
+    judge = judged_objective(method, request.objective)
+    bounds = None if request.per_cost else CertificateWatch.of(request, judge, oracle, vectors)
+    watch = None if bounds is None else Watch(bounds, request, judge)
+    chosen = search(choose, oracle, vectors, request, screening, watch)
+    return Local(chosen, used, bounds)
+
+
+def search(
+    choose: Method,
+    oracle: CoverageOracle,
+    candidates: Vectors,
+    request: Request,
+    screening: Screening | None,
+    watch: Watch | None = None,
+) -> Selection:
+    """Run a method, on a sample where the screening says so, and judge its picks on the oracle.
+
+    Args:
+        choose: A value of STAGE1.
+        oracle: Sums over all ground points.
+        candidates: (n, d) float32 or float16 unit vectors.
+        request: What is asked for, with the oracle's `coverage_weight`.
+        screening: As `lazy_greedy`.
+        watch: As `lazy_greedy`.
+
+    Returns:
+        The picks, with their gains on the oracle.
+    """
+    if screening is None or screening.verify is None:
+        return choose(oracle, candidates, request, screening, watch)
+    sample = screening.verify.oracle
+    stands_for = request.n_total / sample.total_weight if sample.total_weight else 0.0
+    found = choose(
+        sample, candidates, replace(request, coverage_weight=stands_for), screening, watch
     )
-    return choose(oracle, vectors, request)
+    objective = request.objective
+    if choose is coverage:
+        objective = without_lambda(objective)
+    exact = evaluate(
+        oracle,
+        candidates,
+        found.picks,
+        objective=replace(objective, lam=found.lam, rule=None),
+        n_total=request.n_total,
+        coverage_weight=request.coverage_weight,
+        given=request.given,
+        quality=request.quality,
+    )
+    return replace(
+        exact,
+        lams=found.lams,
+        evaluations=found.evaluations,
+        screened=found.screened,
+        n_candidates=found.n_candidates,
+    )
 
 
-def _without_lam(objective: Objective) -> Objective:
-    return replace(objective, lam=0.0)
+class Ground:
+    """The ground points of one process, and samples of them."""
+
+    def __init__(
+        self, vectors: Vectors, weights: Float64 | None, *, threads: int = 1, device: str = "cpu"
+    ) -> None:
+        """Keep the points.
+
+        Args:
+            vectors: (m, d) float32 or float16 unit vectors, candidates too.
+            weights: (m,) float64, None for 1.
+            threads: Threads for the kernels.
+            device: `cpu`, or a torch device.
+        """
+        self._vectors, self._weights = vectors, weights
+        self._threads, self._device = threads, device
+
+    def all_of_it(self) -> LocalCoverage:
+        """Sums over all points, of candidates that are these points."""
+        return self._coverage(self._vectors, self._weights)
+
+    def screening(self, effort: Effort, request: Request) -> Screening:
+        """Samples of an effort whose mode is `screened`, drawn by the request's keys."""
+        verify = None
+        if isinstance(effort.m2, int):
+            verify = self._sample(effort.m2, request)
+        return Screening(self._sample(effort.m1, request), verify, effort.z)
+
+    def _sample(self, m: int, request: Request) -> Sample:
+        rows = sample_rows(request.keys, m)
+        members = np.zeros(len(self._vectors), dtype=np.bool_)
+        members[rows] = True
+        weights = None if self._weights is None else self._weights[rows]
+        return Sample(
+            self._coverage(rows_of(self._vectors, rows), weights),
+            members,
+            len(self._vectors),
+            self._weights,
+        )
+
+    def _coverage(self, points: Vectors, weights: Float64 | None) -> LocalCoverage:
+        if self._device == "cpu":
+            shard = CoverageShard(points, weights=weights, threads=self._threads)
+            return LocalCoverage([shard], self._vectors)
+        return LocalCoverage(
+            [TorchShard(points, weights=weights, device=self._device)], self._vectors
+        )

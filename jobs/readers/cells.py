@@ -97,6 +97,18 @@ def number(value: Any) -> float | None:
     return found
 
 
+def positive(value: Any) -> float | None:
+    """Give a finite number above 0.
+
+    Raises:
+        BadCell: Anything else.
+    """
+    found = number(value)
+    if found == 0:
+        raise BadCell("bad_number", f"{str(value)[:40]!r} is no finite number above 0")
+    return found
+
+
 def is_longer(text: str, max_bytes: int) -> bool:
     """Whether a text has more than `max_bytes` bytes of UTF-8; most need no encoding to tell."""
     if len(text) * 4 <= max_bytes:

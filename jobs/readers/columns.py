@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from jobs.errors import ConfigError, DataError
 
-ROW_FIELDS = ("id", "input", "output", "label", "group", "tags", "weight", "cost")
+ROW_FIELDS = ("id", "input", "output", "label", "group", "tags", "weight", "cost", "quality")
 RESERVED = (*ROW_FIELDS, "source_file", "source_line", "status", "flags", "row_hash", "text_hash")
 
 
@@ -23,6 +23,7 @@ class ColumnMap:
         tags: Column of a list of strings, or of one string.
         weight: Column of a number, 0 or more.
         cost: Column of a number, 0 or more.
+        quality: Column of a number above 0.
         keep: Columns that are carried along as text.
         keep_as: Their names in the row table; as asked for, whatever the file calls them.
 
@@ -38,6 +39,7 @@ class ColumnMap:
     tags: str | None = None
     weight: str | None = None
     cost: str | None = None
+    quality: str | None = None
     keep: tuple[str, ...] = ()
     keep_as: tuple[str, ...] = ()
 

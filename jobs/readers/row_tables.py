@@ -15,6 +15,7 @@ ROW_SCHEMA = pa.schema(
         ("tags", pa.list_(pa.string())),
         ("weight", pa.float64()),
         ("cost", pa.float64()),
+        ("quality", pa.float64()),
         ("source_file", pa.string()),
         ("source_line", pa.int64()),
         ("status", pa.string()),

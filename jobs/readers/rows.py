@@ -21,6 +21,7 @@ from jobs.readers.cells import (
     is_longer,
     label_text,
     number,
+    positive,
     scalar_text,
     tag_list,
 )
@@ -39,7 +40,9 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "tags": tag_list,
     "weight": number,
     "cost": number,
+    "quality": positive,
 }
+NUMBERS = {"weight", "cost", "quality"}
 COERCED = {name: f"{name}_coerced" for name in ("id", "input", "output", "label", "group")}
 
 
@@ -125,7 +128,7 @@ def to_rows(
 def _hashed_text(field: str, cells: list[Any]) -> list[str | None]:
     if field == "tags":
         return [None if cell is None else json.dumps(cell, ensure_ascii=False) for cell in cells]
-    if field in {"weight", "cost"}:
+    if field in NUMBERS:
         return [None if cell is None else repr(cell) for cell in cells]
     return cells
 
@@ -153,7 +156,7 @@ def _make_up_ids(draft: _Draft, fields: list[str]) -> None:
 
 def _cut_long(draft: _Draft, max_bytes: int) -> None:
     for field, cells in draft.cells.items():
-        if field in {"tags", "weight", "cost"}:
+        if field in {"tags", *NUMBERS}:
             continue
         for at, cell in enumerate(cells):
             if cell is not None and is_longer(cell, max_bytes):

@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 
 from selection.lazy_greedy import lazy_greedy
 from selection.objective import Objective
+from tests.selection.asking import ask
 
 PICKS = [424, 1647, 396, 339, 1030, 331, 983, 1075, 1482, 1539]
 GAINS = [736.794, 114.2782, 65.4154, 61.3037, 54.5428]
@@ -23,7 +24,7 @@ class MatrixCoverage:
 
     def __init__(self, similarity, vectors, *, baseline):
         self.similarity, self.vectors, self.baseline = similarity, vectors, baseline
-        self.n_points = len(similarity)
+        self.n_points = self.total_weight = len(similarity)
         self.reset()
 
     def reset(self):
@@ -66,9 +67,7 @@ def test_lazy_greedy_reproduces_the_published_picks_and_gains():
     # A squared cosine is the cosine of the outer products, so the column sum serves here too.
     outer = np.einsum("ni,nj->nij", pixels, pixels).reshape(len(pixels), -1).astype(np.float32)
     oracle = MatrixCoverage(similarity, outer, baseline=-1.0)
-    result = lazy_greedy(
-        oracle, outer, k=10, objective=Objective(lam=0.0), tie_rank=np.arange(len(pixels))
-    )
+    result = lazy_greedy(oracle, outer, ask(len(pixels), 10, Objective(lam=0.0)))
     n = len(pixels)
     assert result.picks.tolist() == PICKS
     assert result.gains[0] - n == pytest.approx(GAINS[0], abs=1e-3)

@@ -9,6 +9,7 @@ from selection.coverage import CoverageShard, LocalCoverage
 from selection.diversity import LogDet
 from selection.lazy_greedy import evaluate, lazy_greedy
 from selection.objective import Objective
+from tests.selection.asking import ask
 
 T = np.array([(1, 0), (0.8, 0.6), (0.28, 0.96), (0, 1)], dtype=np.float32)
 P = np.array([(1, 0), (0.8, 0.6), (0.6, 0.8), (0, 1)], dtype=np.float32)
@@ -23,7 +24,8 @@ def oracle_of(vectors):
 def select(vectors, k, *, lam=1.0, ridge=0.0, tie_rank=None):
     rank = np.arange(len(vectors)) if tie_rank is None else np.asarray(tie_rank)
     objective = Objective(lam=lam, ridge=ridge)
-    return lazy_greedy(oracle_of(vectors), vectors, k=k, objective=objective, tie_rank=rank)
+    request = ask(len(vectors), k, objective, tie_rank=rank)
+    return lazy_greedy(oracle_of(vectors), vectors, request)
 
 
 def gains_after_b(vectors, *, lam, ridge):

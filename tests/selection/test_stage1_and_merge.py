@@ -6,43 +6,41 @@ from hypothesis import strategies as st
 from selection.coverage import CoverageShard, LocalCoverage
 from selection.lazy_greedy import evaluate, lazy_greedy
 from selection.merge import merge
+from selection.modes import Effort
 from selection.objective import Objective
 from selection.stage1 import STAGE1, select_local
+from tests.selection.asking import ask, keys_of
 
 
-def keys_of(n, seed=0):
-    return np.random.default_rng(seed).integers(0, 2**63, n).astype(np.uint64)
+EXACT = Effort(mode="exact")
 
 
-def local_sets_of(method, vectors, owner, *, k, objective):
+def local_sets_of(method, vectors, owner, *, k, objective, effort=EXACT):
     n, keys, sets = len(vectors), keys_of(len(vectors)), []
     for part in range(owner.max() + 1):
         rows = np.flatnonzero(owner == part)
-        local = select_local(
-            method,
-            vectors[rows],
-            k=k,
-            objective=objective,
+        request = ask(
+            len(rows),
+            k,
+            objective,
             tie_rank=rows,
             keys=keys[rows],
             n_total=n,
+            weight=n / max(1, len(rows)),
         )
-        sets.append(rows[local.picks])
+        local = select_local(method, vectors[rows], request, effort=effort)
+        sets.append(rows[local.selection.picks])
     return sets
 
 
-def merged_of(method, vectors, sets, *, k, objective):
+def merged_of(method, vectors, sets, *, k, objective, **more):
     n = len(vectors)
     return merge(
         method,
         LocalCoverage([CoverageShard(p) for p in np.array_split(vectors, 3)], vectors),
         vectors,
-        k=k,
-        objective=objective,
-        tie_rank=np.arange(n),
-        keys=keys_of(n),
+        ask(n, k, objective, **more),
         local_sets=sets,
-        n_total=n,
     )
 
 
@@ -63,40 +61,27 @@ def test_coverage_is_dual_div_with_lam_zero(unit_vectors):
 
 def test_random_is_the_smallest_keys_judged_by_the_full_objective(unit_vectors, naive_value):
     vectors, keys = unit_vectors(50, 6), keys_of(50)
-    local = select_local(
-        "random",
-        vectors,
-        k=7,
-        objective=Objective(lam=2.0),
-        tie_rank=np.arange(50),
-        keys=keys,
-        n_total=50,
-    )
+    request = ask(50, 7, Objective(lam=2.0), keys=keys)
+    local = select_local("random", vectors, request, effort=EXACT).selection
     assert local.picks.tolist() == np.argsort(keys)[:7].tolist()
     assert local.value == pytest.approx(naive_value(vectors, local.picks, lam=2.0, ridge=1e-3))
 
 
 def test_a_partition_trades_coverage_against_diversity_as_the_whole_would(unit_vectors):
     vectors = unit_vectors(40, 6)
-    request = {"k": 8, "objective": Objective(lam=20.0), "tie_rank": np.arange(40)}
-    partition = select_local("dual-div", vectors, keys=keys_of(40), n_total=400, **request)
-    ten_copies = np.tile(vectors, (10, 1))
-    whole = lazy_greedy(LocalCoverage([CoverageShard(ten_copies)], vectors), vectors, **request)
+    objective = Objective(lam=20.0)
+    request = ask(40, 8, objective, weight=10.0)
+    partition = select_local("dual-div", vectors, request, effort=EXACT).selection
+    oracle = LocalCoverage([CoverageShard(np.tile(vectors, (10, 1)))], vectors)
+    whole = lazy_greedy(oracle, vectors, ask(40, 8, objective, n_total=400))
     assert partition.picks.tolist() == whole.picks.tolist()
 
 
 @pytest.mark.parametrize("method", ["dual-div", "coverage", "random"])
 def test_an_empty_partition_selects_nothing(method):
-    local = select_local(
-        method,
-        np.empty((0, 4), dtype=np.float32),
-        k=3,
-        objective=Objective(),
-        tie_rank=np.empty(0, dtype=np.int64),
-        keys=np.empty(0, dtype=np.uint64),
-        n_total=10,
-    )
-    assert local.picks.tolist() == []
+    nothing = np.empty((0, 4), dtype=np.float32)
+    local = select_local(method, nothing, ask(0, 3, n_total=10), effort=EXACT)
+    assert local.selection.picks.tolist() == []
 
 
 @settings(deadline=None, max_examples=30)

@@ -28,6 +28,7 @@ ALL = ColumnMap(
     tags="tags",
     weight="w",
     cost="c",
+    quality="q",
     keep=("note",),
 )
 
@@ -210,10 +211,10 @@ def test_the_row_hash_covers_every_column_and_not_the_place():
         one(**{field: value})["row_hash"]
         for field, value in [
             ("id", "k"), ("text", "u"), ("answer", "a"), ("label", "a"), ("doc", "a"),
-            ("tags", "a"), ("w", 1), ("c", 1), ("note", "a"),
+            ("tags", "a"), ("w", 1), ("c", 1), ("q", 1), ("note", "a"),
         ]
     ]  # fmt: skip
-    assert len({plain, *changed}) == 10
+    assert len({plain, *changed}) == 11
     batch = Batch([{"id": "i", "text": "t"}], [77], ())
     assert to_rows(batch, ALL, source_file="b.jsonl").rows["row_hash"][0].as_py() == plain
 
@@ -243,7 +244,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=4,
 )
-FIELDS = ["id", "text", "answer", "label", "doc", "tags", "w", "c", "note"]
+FIELDS = ["id", "text", "answer", "label", "doc", "tags", "w", "c", "q", "note"]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), JSON), max_size=6))

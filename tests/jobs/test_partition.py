@@ -1,0 +1,44 @@
+"""What a part says of its rows: enough to know what a change of them moves."""
+
+import pyarrow as pa
+import pytest
+
+from jobs.partition import SIDES, part_stats
+from jobs.readers.row_tables import row_schema
+
+ROWS = [
+    {"id": "a", "input": "one", "status": "ok", "weight": 1.0, "group": "g"},
+    {"id": "b", "input": "two", "status": "ok", "cost": 2.0, "quality": 3.0},
+]
+
+
+def stats(*changes):
+    rows = [row | change for row, change in zip(ROWS, changes or ({}, {}), strict=True)]
+    table = pa.Table.from_pylist(
+        [{"flags": [], "row_hash": str(row)} | row for row in rows], schema=row_schema([])
+    )
+    return part_stats(table)
+
+
+@pytest.mark.parametrize(
+    ("side", "value"),
+    [("weight", 4.0), ("cost", 0.5), ("quality", None), ("group", "h")],
+)
+def test_a_changed_side_column_shows_in_its_own_digest_and_not_in_that_of_the_texts(side, value):
+    before, after = stats(), stats({}, {side: value})
+    assert after["texts"] == before["texts"]
+    assert after["content"] != before["content"]
+    changed = {name for name in SIDES if after["sides"][name] != before["sides"][name]}
+    assert changed == {side}
+
+
+def test_values_that_change_places_show():
+    assert (
+        stats({"weight": 1.0}, {"weight": 2.0})["sides"]["weight"]
+        != stats({"weight": 2.0}, {"weight": 1.0})["sides"]["weight"]
+    )
+
+
+def test_a_column_without_any_value_has_no_digest():
+    found = stats({"weight": None, "group": None}, {"cost": None, "quality": None})
+    assert found["sides"] == dict.fromkeys(SIDES)
