@@ -29,6 +29,8 @@ from selection.tiles import (
 
 # In Stage 2 a tile meets every query's cover in turn: smaller, so that it stays put meanwhile.
 QUERY_GROUND_TILE = 256
+# Pairs of ground point and candidate that one thread has done before others are woken.
+LITTLE = 2**17
 
 # Called with cosines (rows, columns), the rows and the columns they are of, and (sums, columns)
 # totals to add to; columns beyond those asked for are padding.
@@ -57,7 +59,7 @@ def sums_over_tiles(
         (n_sums, c) float64; O(m d c) time, a tile per thread and 64 c floats of memory at most.
     """
     result = np.zeros((n_sums, len(candidates)), dtype=np.float64)
-    little = len(ground) * len(candidates) <= 2 * GROUND_TILE * CANDIDATE_TILE
+    little = len(ground) * len(candidates) <= LITTLE
     for columns in blocks(len(candidates), CANDIDATE_BLOCK):
         work = _part_work(ground, padded(candidates[columns]), visit, n_sums, columns)
         with one_blas_thread:

@@ -12,7 +12,7 @@ from selection.coverage import CoverageOracle
 from selection.kernels import CANDIDATE_STEP
 from selection.objective import COSINE_ROUNDING, Objective, tie_margin
 from selection.request import Allowance, Request, require_request
-from selection.screening import OwnCover, Screening
+from selection.screening import OwnCover, Sample, Screening
 from selection.tiles import one_blas_thread
 from selection.trace import Selection, Trace
 from selection.watch import Watch
@@ -212,8 +212,24 @@ class _Exact:
         self.screened = 0
         self._trace = trace
 
-    def look(self, chosen: Int64, coverage: Float64, verified_at: Int64) -> Int64:
-        """Lower the coverage bounds of these candidates; returns those that were looked at."""
+    def look(
+        self,
+        chosen: Int64,
+        bound: Float64,
+        coverage: Float64,
+        verified_at: Int64,
+        *,
+        known: bool,
+    ) -> Int64:
+        """Lower the coverage bounds of these candidates; returns those that were looked at.
+
+        Args:
+            chosen: (c,) int64 candidates, the largest bound first.
+            bound: (n,) bounds of all gains.
+            coverage: (n,) bounds of the coverage gains, changed in place.
+            verified_at: (n,) the number of picks each was last judged with, changed in place.
+            known: Whether any candidate was judged with the picks so far.
+        """
         now = len(self._trace.picks)
         coverage[chosen] = self._trace.scale * self._trace.oracle.gains(chosen)
         verified_at[chosen] = now
@@ -235,6 +251,10 @@ class _Screened:
         self._trace, self._screening = trace, screening
         self._own = OwnCover(candidates, request.given)
         self._screened_at = np.full(len(candidates), -1, dtype=np.int32)
+        # Screened with the picks so far and not judged, and ground points looked at for it.
+        self._seen = np.zeros(0, dtype=np.int64)
+        self._spent = 0
+        self._price = LEADERS * trace.oracle.n_points
         if screening.screen is not None:
             screening.screen.oracle.reset()
             if request.given is not None and len(request.given):
@@ -244,19 +264,32 @@ class _Screened:
         if screening.verify is not None:
             self._scale *= trace.oracle.n_points / screening.verify.population
 
-    def look(self, chosen: Int64, coverage: Float64, verified_at: Int64) -> Int64:
-        """Judge the leaders if all of them are screened now, or else screen what is stale."""
+    def look(
+        self,
+        chosen: Int64,
+        bound: Float64,
+        coverage: Float64,
+        verified_at: Int64,
+        *,
+        known: bool,
+    ) -> Int64:
+        """Screen what is stale, and judge leaders when all rivals are screened, or before.
+
+        One judged gain rules out many candidates, so that they need not even be screened: leaders
+        are judged as soon as the screening has cost as much as judging them.
+        """
         now = len(self._trace.picks)
-        screen = self._screening.screen
-        leaders = chosen if screen is None else chosen[:LEADERS]
-        if screen is not None and (self._screened_at[leaders] < now).any():
+        leaders = chosen
+        if self._screening.screen is not None:
             stale = chosen[self._screened_at[chosen] < now]
-            estimate, error = screen.estimate(stale, self._own)
-            upper = self._scale * (estimate + self._screening.z * error)
-            coverage[stale] = np.minimum(coverage[stale], upper)
-            self._screened_at[stale] = now
-            self.screened += len(stale)
-            return stale
+            if known and not stale.size:
+                leaders = chosen[:LEADERS]
+            elif not self._seen.size or (known and self._spent < self._price):
+                return self._screen(self._screening.screen, stale, coverage)
+            else:
+                leaders = self._seen[np.argsort(-bound[self._seen], kind="stable")[:LEADERS]]
+            self._seen = self._seen[~np.isin(self._seen, leaders)]
+            self._spent = 0
         if self._screening.verify is None:
             judged = self._trace.oracle.gains(leaders)
         else:
@@ -266,11 +299,22 @@ class _Screened:
         self.evaluations += len(leaders)
         return leaders
 
+    def _screen(self, screen: Sample, stale: Int64, coverage: Float64) -> Int64:
+        estimate, error = screen.estimate(stale, self._own)
+        upper = self._scale * (estimate + self._screening.z * error)
+        coverage[stale] = np.minimum(coverage[stale], upper)
+        self._screened_at[stale] = len(self._trace.picks)
+        self._seen = np.concatenate([self._seen, stale])
+        self._spent += screen.oracle.n_points * len(stale)
+        self.screened += len(stale)
+        return stale
+
     def add(self, index: int) -> None:
         """Follow a pick."""
         if self._screening.screen is not None:
             self._screening.screen.oracle.add(index)
         self._own.add(index)
+        self._seen = self._seen[:0]
 
 
 class _Search:
@@ -322,7 +366,7 @@ class _Search:
             threshold, fresh = self._threshold()
             rivals = self._rivals(threshold)
             if rivals.size:
-                self._refresh(self._largest(rivals, batch))
+                self._refresh(self._largest(rivals, batch), known=threshold > -np.inf)
                 batch *= 2
             elif threshold == -np.inf:
                 self._stop_diversity()
@@ -385,8 +429,10 @@ class _Search:
             rivals = rivals[np.argpartition(-self._bound[rivals], batch - 1)[:batch]]
         return rivals[np.argsort(-self._bound[rivals], kind="stable")]
 
-    def _refresh(self, chosen: Int64) -> None:
-        looked_at = self._gains.look(chosen, self._coverage, self._verified_at)
+    def _refresh(self, chosen: Int64, *, known: bool) -> None:
+        looked_at = self._gains.look(
+            chosen, self._bound, self._coverage, self._verified_at, known=known
+        )
         if self._diverse:
             self._diversity[looked_at] = self._trace.diversity_gains(looked_at)
         self._set_bounds(looked_at)
