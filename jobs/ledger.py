@@ -92,12 +92,22 @@ def sum_counts(markers: Sequence[Marker], key: str) -> dict[str, int]:
     return total
 
 
+def _worth_a_dictionary(schema: pa.Schema) -> bool | list[str]:
+    """Columns with values that repeat: a dictionary of vector elements only slows reading down."""
+    vectors = [field for field in schema if pa.types.is_fixed_size_list(field.type)]
+    return [field.name for field in schema if field not in vectors] if vectors else True
+
+
 class PartWriter:
     """Writes one unit's table in pieces, in bounded memory."""
 
     def __init__(self, file: Any, schema: pa.Schema) -> None:
         self._writer = pq.ParquetWriter(
-            file, schema, compression=COMPRESSION, write_page_checksum=True
+            file,
+            schema,
+            compression=COMPRESSION,
+            write_page_checksum=True,
+            use_dictionary=_worth_a_dictionary(schema),
         )
         self.schema = schema
         self.rows = 0

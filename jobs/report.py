@@ -22,6 +22,7 @@ from jobs.vectors import Matrix, sample, to_lists, to_matrix
 VERSION = 1
 PAGE = "report.html"
 HIDDEN_FACTS = ("encoder_id", "excluded", "merge", "best_local_partition", "rank_exhausted_at")
+CERTIFICATE_FACTS = ("kind", "bound", "ratio", "lift", "coverage_ratio", "sample", "z")
 N_EXAMPLES = 20
 
 
@@ -216,10 +217,24 @@ def _coverage(run: Run, encoder: str) -> Coverage:
 
 def _stage1(run: Run) -> list[dict[str, Any]]:
     return [
-        {k: v for k, v in marker.stats.items() if k not in HIDDEN_FACTS} | {"encoder": encoder}
+        _shown(marker.stats) | {"encoder": encoder}
         for encoder in sorted(run.encoder_ids)
         for marker in _names(run, encoder).values()
     ]
+
+
+def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page says of a selection: facts that are there, nested ones as a few words."""
+    shown = {k: v for k, v in facts.items() if k not in HIDDEN_FACTS and v is not None}
+    shown["merge_levels"] = ", ".join(
+        f"{level['nodes']:,} x {level['candidates']:,} to {level['k']:,}"
+        for level in facts["merge_levels"]
+    )
+    if facts["certificate"] is not None:
+        said = {name: facts["certificate"][name] for name in CERTIFICATE_FACTS}
+        shown["certificate"] = {name: value for name, value in said.items() if value is not None}
+    shown["peak_memory_bytes"] = f"{facts['peak_memory_bytes'] / 2**20:,.0f} MiB"
+    return shown
 
 
 def _samples(run: Run, arm: str) -> list[Sample]:

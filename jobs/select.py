@@ -14,6 +14,7 @@ from jobs.cluster import n_workers, with_gpus
 from jobs.config_schema import Arm, Stage1Config
 from jobs.embed import encoder_spec
 from jobs.errors import ConfigError, DataError, InvariantError
+from jobs.id_files import existing
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.mapped import Mapped
 from jobs.run import Run
@@ -80,6 +81,12 @@ def check(arm: Arm) -> None:
         raise ConfigError(
             f"arm {arm.name}: stage1.method = {arm.stage1.method!r}; known: {', '.join(known)}."
         )
+    for name in ("given", "required", "forbidden"):
+        named = getattr(arm.stage1, name)
+        # A list of required or forbidden is one of ids, of given one of files.
+        files = [named] if isinstance(named, str) else (named or []) if name == "given" else []
+        for file in files:
+            existing(file, key=f"arm {arm.name}: stage1.{name}")
 
 
 def n_eligible(run: Run, encoder: str) -> int:
@@ -429,8 +436,20 @@ def _line(choice: Choice, facts: dict[str, Any]) -> str:
     return (
         f"{name}: {facts['N']:,} -> {facts['k1_used']}  objective "
         f"{show('objective')} (best local {show('best_local_objective')}, random "
-        f"{show('random_objective')})  {facts['seconds']:.1f} s"
+        f"{show('random_objective')}{_bound(facts['certificate'])})  {facts['seconds']:.1f} s"
     )
+
+
+def _bound(certificate: dict[str, Any] | None) -> str:
+    if certificate is None or certificate["bound"] is None:
+        return ""
+    kinds = {
+        "proved": "proved",
+        "sampled": f"on {certificate['sample'] or 0:,} rows",
+        "statistical": f"z = {certificate['z']}, no proof",
+    }
+    lift = "" if certificate["lift"] is None else f", lift {certificate['lift']:.2f}"
+    return f"; at most {certificate['bound']:,.4f}, {kinds[certificate['kind']]}{lift}"
 
 
 def _record(run: Run, choice: Choice, marker: Marker) -> None:

@@ -15,10 +15,10 @@ from jobs.select_oracle import ActorCoverage
 from jobs.select_workers import Workers
 from jobs.side_columns import read_sides
 from jobs.vectors import Matrix
-from selection.certificate import TopGains, joined, top_gains
 from selection.diversity import LogDet
 from selection.kernels import excess, lift_cover
 from selection.objective import Objective
+from selection.top_gains import TopGains, joined, top_gains
 
 # Rows whose gains are asked for together: 12 MiB of float32 at 384 dimensions.
 BLOCK_ROWS = 8192

@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from selection.arrays import Float64
-from selection.certificate import CertificateWatch, top_gains
+from selection.certificate import CertificateWatch
 from selection.objective import Objective
 from selection.request import Request
+from selection.top_gains import top_gains
 from selection.trace import Trace
 
 # A look sorts out the largest of n bounds; the bound found hardly gains from more looks.

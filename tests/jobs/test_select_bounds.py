@@ -18,10 +18,10 @@ from jobs.select_bounds import (
 from jobs.select_inputs import read_wishes
 from jobs.select_oracle import oracles
 from jobs.select_workers import Workers
-from selection.certificate import joined, top_gains
 from selection.coverage import CoverageShard
 from selection.diversity import LogDet
 from selection.objective import Objective
+from selection.top_gains import joined, top_gains
 from tests.jobs.embedded_parts import embed_part, row_part, unit_rows
 
 SIZES = (12, 0, 9)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from selection.certificate import CertificateWatch, Worth, top_gains
+from selection.certificate import CertificateWatch, Worth
 from selection.objective import Objective
+from selection.top_gains import top_gains
 
 # P: a = (1, 0), b = (.8, .6), c = (.6, .8), d = (0, 1); four ground points, so C starts at -4.
 

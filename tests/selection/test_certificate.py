@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selection.certificate import CertificateWatch, Largest, Worth, claim_of, joined, top_gains
+from selection.certificate import CertificateWatch, Worth, claim_of
 from selection.coverage import CoverageShard, LocalCoverage
 from selection.diversity import LogDet
 from selection.lambda_rule import LambdaRule
 from selection.objective import Objective
 from selection.request import Limits, Request
+from selection.top_gains import Largest, joined, top_gains
 
 
 class Question:

@@ -11,7 +11,6 @@ from selection.objective import Objective
 from selection.stage1 import STAGE1, select_local
 from tests.selection.asking import ask, keys_of
 
-
 EXACT = Effort(mode="exact")
 
 

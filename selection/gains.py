@@ -1,0 +1,155 @@
+"""How a greedy search looks at candidates again: exactly, or on samples of the ground points."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from selection.arrays import Float64, Int64, Vectors
+from selection.request import Request
+from selection.screening import OwnCover, Sample, Screening
+from selection.tiles import CANDIDATE_STEP
+from selection.trace import Trace
+
+# Screened candidates judged at a time, the largest bounds first: a few may settle the step.
+LEADERS = 2 * CANDIDATE_STEP
+
+
+class Gains(Protocol):
+    """Coverage gains of stale candidates.
+
+    Attributes:
+        evaluations: Gains judged so far.
+        screened: Gains estimated on the small sample so far.
+    """
+
+    evaluations: int
+    screened: int
+
+    def look(
+        self,
+        chosen: Int64,
+        bound: Float64,
+        coverage: Float64,
+        verified_at: Int64,
+        *,
+        known: bool,
+    ) -> Int64:
+        """Lower the coverage bounds of these candidates; returns those that were looked at.
+
+        Args:
+            chosen: (c,) int64 candidates, the largest bound first.
+            bound: (n,) bounds of all gains.
+            coverage: (n,) bounds of the coverage gains, changed in place.
+            verified_at: (n,) the number of picks each was last judged with, changed in place.
+            known: Whether any candidate was judged with the picks so far.
+        """
+
+    def add(self, index: int) -> None:
+        """Follow a pick."""
+
+
+class ExactGains:
+    """Coverage gains of stale candidates, each computed on all ground points."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.evaluations = 0
+        self.screened = 0
+        self._trace = trace
+
+    def look(
+        self,
+        chosen: Int64,
+        bound: Float64,
+        coverage: Float64,
+        verified_at: Int64,
+        *,
+        known: bool,
+    ) -> Int64:
+        """Judge all of them."""
+        now = len(self._trace.picks)
+        coverage[chosen] = self._trace.scale * self._trace.oracle.gains(chosen)
+        verified_at[chosen] = now
+        self.evaluations += len(chosen)
+        return chosen
+
+    def add(self, index: int) -> None:
+        """Follow a pick."""
+
+
+class ScreenedGains:
+    """Coverage gains looked at on a small sample first, and judged on a larger one or on all."""
+
+    def __init__(
+        self, trace: Trace, candidates: Vectors, request: Request, screening: Screening
+    ) -> None:
+        self.evaluations = 0
+        self.screened = 0
+        self._trace, self._screening = trace, screening
+        self._own = OwnCover(candidates, request.given)
+        self._screened_at = np.full(len(candidates), -1, dtype=np.int32)
+        # Screened with the picks so far and not judged, and ground points looked at for it.
+        self._seen = np.zeros(0, dtype=np.int64)
+        self._spent = 0
+        self._price = LEADERS * trace.oracle.n_points
+        if screening.screen is not None:
+            screening.screen.oracle.reset()
+            if request.given is not None and len(request.given):
+                screening.screen.oracle.cover_with(request.given)
+        # Estimates are sums over the population that the trace's oracle stands for.
+        self._scale = trace.scale
+        if screening.verify is not None:
+            self._scale *= trace.oracle.n_points / screening.verify.population
+
+    def look(
+        self,
+        chosen: Int64,
+        bound: Float64,
+        coverage: Float64,
+        verified_at: Int64,
+        *,
+        known: bool,
+    ) -> Int64:
+        """Screen what is stale, and judge leaders when all rivals are screened, or before.
+
+        One judged gain rules out many candidates, so that they need not even be screened: leaders
+        are judged as soon as the screening has cost as much as judging them.
+        """
+        now = len(self._trace.picks)
+        leaders = chosen
+        if self._screening.screen is not None:
+            stale = chosen[self._screened_at[chosen] < now]
+            if known and not stale.size:
+                leaders = chosen[:LEADERS]
+            elif not self._seen.size or (known and self._spent < self._price):
+                return self._screen(self._screening.screen, stale, coverage)
+            else:
+                leaders = self._seen[np.argsort(-bound[self._seen], kind="stable")[:LEADERS]]
+            self._seen = self._seen[~np.isin(self._seen, leaders)]
+            self._spent = 0
+        if self._screening.verify is None:
+            judged = self._trace.oracle.gains(leaders)
+        else:
+            judged, _ = self._screening.verify.estimate(leaders, self._own)
+        coverage[leaders] = self._scale * judged
+        verified_at[leaders] = now
+        self.evaluations += len(leaders)
+        return leaders
+
+    def _screen(self, screen: Sample, stale: Int64, coverage: Float64) -> Int64:
+        estimate, error = screen.estimate(stale, self._own)
+        upper = self._scale * (estimate + self._screening.z * error)
+        coverage[stale] = np.minimum(coverage[stale], upper)
+        self._screened_at[stale] = len(self._trace.picks)
+        self._seen = np.concatenate([self._seen, stale])
+        self._spent += screen.oracle.n_points * len(stale)
+        self.screened += len(stale)
+        return stale
+
+    def add(self, index: int) -> None:
+        """Follow a pick."""
+        if self._screening.screen is not None:
+            self._screening.screen.oracle.add(index)
+        self._own.add(index)
+        self._seen = self._seen[:0]
