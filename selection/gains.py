@@ -120,8 +120,12 @@ class ScreenedGains:
         leaders = chosen
         if self._screening.screen is not None:
             stale = chosen[self._screened_at[chosen] < now]
+            # Those that were judged last time and not picked are the likeliest to be next.
+            before = chosen[verified_at[chosen] >= np.maximum(0, self._screened_at[chosen])]
             if known and not stale.size:
                 leaders = chosen[:LEADERS]
+            elif not known and before.size:
+                leaders = before[:LEADERS]
             elif not self._seen.size or (known and self._spent < self._price):
                 return self._screen(self._screening.screen, stale, coverage)
             else:

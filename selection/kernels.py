@@ -59,7 +59,7 @@ def sums_over_tiles(
         (n_sums, c) float64; O(m d c) time, a tile per thread and 64 c floats of memory at most.
     """
     result = np.zeros((n_sums, len(candidates)), dtype=np.float64)
-    little = len(ground) * len(candidates) <= LITTLE
+    little = len(ground) * max(CANDIDATE_STEP, len(candidates)) <= LITTLE
     for columns in blocks(len(candidates), CANDIDATE_BLOCK):
         work = _part_work(ground, padded(candidates[columns]), visit, n_sums, columns)
         with one_blas_thread:
