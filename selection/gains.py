@@ -34,7 +34,7 @@ class Gains(Protocol):
         coverage: Float64,
         verified_at: Int64,
         *,
-        known: bool,
+        threshold: float,
     ) -> Int64:
         """Lower the coverage bounds of these candidates; returns those that were looked at.
 
@@ -43,7 +43,8 @@ class Gains(Protocol):
             bound: (n,) bounds of all gains.
             coverage: (n,) bounds of the coverage gains, changed in place.
             verified_at: (n,) the number of picks each was last judged with, changed in place.
-            known: Whether any candidate was judged with the picks so far.
+            threshold: Smallest gain that still ties with the best one judged with the picks so
+                far; -inf where none was.
         """
 
     def add(self, index: int) -> None:
@@ -65,7 +66,7 @@ class ExactGains:
         coverage: Float64,
         verified_at: Int64,
         *,
-        known: bool,
+        threshold: float,
     ) -> Int64:
         """Judge all of them."""
         now = len(self._trace.picks)
@@ -109,7 +110,7 @@ class ScreenedGains:
         coverage: Float64,
         verified_at: Int64,
         *,
-        known: bool,
+        threshold: float,
     ) -> Int64:
         """Screen what is stale, and judge leaders when all rivals are screened, or before.
 
@@ -120,8 +121,11 @@ class ScreenedGains:
         leaders = chosen
         if self._screening.screen is not None:
             stale = chosen[self._screened_at[chosen] < now]
+            known = threshold > -np.inf
             # Those that were judged last time and not picked are the likeliest to be next.
-            before = chosen[verified_at[chosen] >= np.maximum(0, self._screened_at[chosen])]
+            judged_at = verified_at[chosen]
+            before = chosen[(judged_at > 0) & (judged_at >= self._screened_at[chosen])]
+            self._seen = self._seen[bound[self._seen] >= threshold]
             if known and not stale.size:
                 leaders = chosen[:LEADERS]
             elif not known and before.size:

@@ -28,7 +28,8 @@ class LambdaRule:
 
     Attributes:
         kind: `linear` or `geometric`: from `start` at the first pick to `end` at the last.
-            `share`: the log-determinant's share of all that was gained after the first pick.
+            `share`: the log-determinant's share of what the last picks added to g, without
+            quality. Its gain in g is log(1 / eps) larger than in f: the share depends on the ridge.
             `distance`: a floor on the mean of 1 - cosine over all pairs of picks.
         start: First lambda of a schedule.
         end: Last lambda of a schedule.

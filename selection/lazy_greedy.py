@@ -156,7 +156,8 @@ def evaluate(
         quality=quality,
         given=given,
     )
-    trace.add_many(picks)
+    with one_blas_thread:
+        trace.add_many(picks)
     return trace.selection(evaluations=len(picks), n_candidates=n)
 
 
@@ -256,7 +257,7 @@ class _Search:
             threshold, fresh = self._threshold()
             rivals = self._rivals(threshold)
             if rivals.size:
-                self._refresh(self._largest(rivals, batch), known=threshold > -np.inf)
+                self._refresh(self._largest(rivals, batch), threshold)
                 batch *= 2
             elif threshold == -np.inf:
                 self._stop_diversity()
@@ -287,7 +288,7 @@ class _Search:
 
     def _set_bounds(self, chosen: Int64) -> None:
         bound = self._coverage[chosen]
-        if self._diverse and self._trace.lam > 0:
+        if self._trace.lam > 0:
             bound = bound + self._trace.lam * (self._diversity[chosen] + self._log_inverse)
         if self._costs is not None:
             bound = bound / self._costs[chosen]
@@ -319,9 +320,9 @@ class _Search:
             rivals = rivals[np.argpartition(-self._bound[rivals], batch - 1)[:batch]]
         return rivals[np.argsort(-self._bound[rivals], kind="stable")]
 
-    def _refresh(self, chosen: Int64, *, known: bool) -> None:
+    def _refresh(self, chosen: Int64, threshold: float) -> None:
         looked_at = self._gains.look(
-            chosen, self._bound, self._coverage, self._verified_at, known=known
+            chosen, self._bound, self._coverage, self._verified_at, threshold=threshold
         )
         if self._diverse:
             self._diversity[looked_at] = self._trace.diversity_gains(looked_at)
@@ -330,7 +331,7 @@ class _Search:
     def _stop_diversity(self) -> None:
         """No candidate left has a rank of its own (ridge 0): coverage alone decides from here."""
         self._diverse = False
-        self._diversity[:] = 0.0
+        self._diversity[:] = 0.0 if self._request.quality is None else self._request.quality
         self._all_bounds()
 
     def _batch_size(self) -> int:

@@ -20,6 +20,8 @@ SCREENED_SHARE = 0.05
 # Up to so many ground points leaders are judged on all of them.
 VERIFY_ALL_MOST = 262_144
 VERIFY_SAMPLE = 131_072
+# 1 - f / f of all points is about .2 to .5 k / m2.
+VERIFY_PER_PICK = 50
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Effort:
         m1: Ground points of the small sample.
         m2: Ground points leaders are judged on; `all` for all of V, None to choose by size.
         z: Standard errors added to an estimate on the small sample.
-        memory_bytes: Most that W may take, with everything beside it.
+        memory_bytes: Memory of the process; `auto` keeps W only where it takes at most half of it.
     """
 
     mode: Mode = "auto"
@@ -71,7 +73,9 @@ def resolve(effort: Effort, *, n_ground: int, n_candidates: int, k: int, square:
     """
     m2 = effort.m2
     if m2 is None:
-        m2 = "all" if n_ground <= VERIFY_ALL_MOST else VERIFY_SAMPLE
+        m2 = "all"
+        if n_ground > VERIFY_ALL_MOST:
+            m2 = max(VERIFY_SAMPLE, VERIFY_PER_PICK * k, effort.m1)
     if isinstance(m2, int) and m2 >= n_ground:
         m2 = "all"
     mode = effort.mode

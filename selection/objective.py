@@ -23,7 +23,8 @@ class Objective:
         scale: `absolute` is the paper's sum over the corpus; `mean` divides the coverage by the
             corpus size N, so that one `lam` means the same for every N.
         ridge: eps of M = (1 - eps) W + eps I, in [0, 1); 0 is the paper exactly.
-        rule: Changes lam from pick to pick; `lam` is then the one that sets are judged by.
+        rule: Changes lambda from pick to pick; `lam` is then not looked at, and a set is judged by
+            the last lambda.
     """
 
     lam: float = 1.0

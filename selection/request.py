@@ -108,6 +108,11 @@ def _require_budget(request: Request) -> None:
     limits, objective = request.limits, request.objective
     if limits.budget is None:
         return
+    if limits.stop_at_negative:
+        raise ValueError(
+            "request.limits.stop_at_negative: found with a budget; under a budget g decides, whose "
+            "gains are never negative"
+        )
     if limits.costs is None or not (math.isfinite(limits.budget) and limits.budget > 0):
         raise ValueError(
             f"request.limits.budget: found {limits.budget} with costs "

@@ -9,6 +9,9 @@ import numpy as np
 from selection.arrays import Bool, Float32, Float64, Int64, Vectors, rows_of
 from selection.coverage import CoverageOracle
 
+# Candidates gathered at a time: 6 MiB of float32 at 384 dimensions.
+_ROWS = 4096
+
 
 class OwnCover:
     """Each candidate's largest cosine to what was picked, brought up to date only when asked."""
@@ -45,8 +48,13 @@ class OwnCover:
         Returns:
             (c,) float64; O(c d) time for each pick since the oldest of them was last looked at.
         """
-        if not len(indices):
-            return np.zeros(0, dtype=np.float64)
+        own = np.empty(len(indices), dtype=np.float64)
+        for start in range(0, len(indices), _ROWS):
+            part = indices[start : start + _ROWS]
+            own[start : start + len(part)] = self._own_excess(part)
+        return own
+
+    def _own_excess(self, indices: Int64) -> Float64:
         rows = rows_of(self._candidates, indices)
         since = int(self._at[indices].min())
         if since < self._n:
@@ -54,8 +62,8 @@ class OwnCover:
             self._cover[indices] = np.maximum(self._cover[indices], cosines.max(axis=1))
             self._at[indices] = self._n
         squares = np.einsum("ij,ij->i", rows, rows)
-        own: Float64 = np.maximum(0.0, squares - self._cover[indices]).astype(np.float64)
-        return own
+        excess: Float64 = np.maximum(0.0, squares - self._cover[indices]).astype(np.float64)
+        return excess
 
 
 @dataclass(frozen=True)

@@ -173,12 +173,14 @@ def select_local(
     vectors = require_vectors("select_local.vectors", vectors)
     n = len(vectors)
     used = resolve(effort, n_ground=n, n_candidates=n, k=request.k, square=True)
-    ground = Ground(vectors, weights, threads=threads, device=device)
+    ground = Ground(
+        vectors, weights, threads=threads, device=device, wide_bytes=effort.memory_bytes // 8
+    )
     if method == "random" or n == 0:
         chosen = choose(ground.all_of_it(), vectors, request, None, None)
         return Local(chosen, replace(used, mode="exact"), None)
     oracle: CoverageOracle
-    if used.mode == "dense":
+    if used.mode == "dense" and device == "cpu":
         oracle = DenseCoverage(vectors, weights=weights, threads=threads)
         screening = None
     else:
@@ -226,15 +228,15 @@ def search(
         oracle,
         candidates,
         found.picks,
-        objective=replace(objective, lam=found.lam, rule=None),
+        # A rule may end at 0, and all terms are wanted all the same.
+        objective=replace(objective, lam=1.0 if objective.diverse else 0.0, rule=None),
         n_total=request.n_total,
         coverage_weight=request.coverage_weight,
         given=request.given,
         quality=request.quality,
     )
     return replace(
-        exact,
-        lams=found.lams,
+        exact.weighed(found.lams, found.lam),
         evaluations=found.evaluations,
         screened=found.screened,
         n_candidates=found.n_candidates,
@@ -245,7 +247,13 @@ class Ground:
     """The ground points of one process, and samples of them."""
 
     def __init__(
-        self, vectors: Vectors, weights: Float64 | None, *, threads: int = 1, device: str = "cpu"
+        self,
+        vectors: Vectors,
+        weights: Float64 | None,
+        *,
+        threads: int = 1,
+        device: str = "cpu",
+        wide_bytes: int = 0,
     ) -> None:
         """Keep the points.
 
@@ -254,7 +262,10 @@ class Ground:
             weights: (m,) float64, None for 1.
             threads: Threads for the kernels.
             device: `cpu`, or a torch device.
+            wide_bytes: 16-bit points that take no more than this as float32 are widened once,
+                and not tile by tile for every few candidates.
         """
+        self._wide_bytes = wide_bytes
         self._vectors, self._weights = vectors, weights
         self._threads, self._device = threads, device
 
@@ -283,6 +294,8 @@ class Ground:
 
     def _coverage(self, points: Vectors, weights: Float64 | None) -> LocalCoverage:
         if self._device == "cpu":
+            if points.dtype == np.float16 and 4 * points.size <= self._wide_bytes:
+                points = rows_of(points, slice(None))
             shard = CoverageShard(points, weights=weights, threads=self._threads)
             return LocalCoverage([shard], self._vectors)
         return LocalCoverage(

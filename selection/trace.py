@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from selection.coverage import CoverageOracle
 from selection.diversity import LogDet
 from selection.lambda_rule import LambdaControl
 from selection.objective import Objective
+from selection.tiles import one_blas_thread
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Selection:
         objective: (k,) float64, f of the first t + 1 picks in the paper's terms, that is with the
             baseline taken off again; f(S | A) where something was given.
         n_covered: (k,) int64, ground points that each pick covers best in the end.
-        evaluations: Exact coverage gains computed; naive greedy computes about n_candidates * k.
+        evaluations: Coverage gains judged, on all ground points or on the larger sample; naive
+            greedy computes about n_candidates * k.
         screened: Coverage gains estimated on a sample.
         n_candidates: Candidates that could have been picked.
         first_negative: First step whose gain is below 0, None if there is none.
@@ -58,6 +60,26 @@ class Selection:
     def value(self) -> float:
         """F of the whole set; -inf for the empty one."""
         return float(self.objective[-1]) if len(self.objective) else -np.inf
+
+    def weighed(self, lams: Float64, lam: float) -> Selection:
+        """Return the same picks with the same terms under other lambdas.
+
+        Args:
+            lams: (k,) float64, the lambda each pick was made with.
+            lam: The lambda that the whole set is judged by.
+        """
+        spread = self.diversity_gains + self.quality_gains
+        baseline = np.cumsum(self.coverage_gains + self.lam * spread) - self.objective
+        gains = self.coverage_gains + lams * spread
+        negative = np.flatnonzero(gains < 0)
+        return replace(
+            self,
+            gains=gains,
+            lams=lams,
+            lam=lam,
+            objective=np.cumsum(self.coverage_gains + lam * spread) - baseline,
+            first_negative=int(negative[0]) if negative.size else None,
+        )
 
     def value_of_g(self, ridge: float, lam: float) -> float:
         """G of the whole set: monotone, so that sets of different size can be compared.
@@ -115,7 +137,8 @@ class Trace:
             oracle.cover_with(given)
             self._baseline = 0.0
             if self._log_det is not None:
-                self._log_det.begin_with(given)
+                with one_blas_thread:
+                    self._log_det.begin_with(given)
 
     @property
     def lam(self) -> float:

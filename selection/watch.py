@@ -35,7 +35,7 @@ class Watch:
             self._allowed &= request.limits.allowed
         if request.limits.required is not None:
             self._allowed[request.limits.required] = False
-        self._every = max(1, request.k // MOST_LOOKS)
+        self._every = max(1, -(-request.k // MOST_LOOKS))
 
     def look(self, trace: Trace, coverage: Float64, diversity: Float64, *, last: bool) -> None:
         """Look, if it is time.

@@ -197,6 +197,7 @@ def test_a_budget_below_the_cheapest_cost_picks_nothing(unit_vectors):
     [
         ({"budget": 1.0}, "costs missing"),
         ({"budget": -1.0, "costs": np.ones(6)}, "found -1"),
+        ({"budget": 1.0, "costs": np.ones(6), "stop_at_negative": True}, "stop_at_negative"),
         ({"budget": 1.0, "costs": np.array([1, 1, 1, 1, 1, 0.0])}, "not a number above 0"),
         ({"budget": 1.0, "costs": np.array([1, 1, 1, 1, 1, np.nan])}, "not a number above 0"),
         ({"max_per_group": 1}, "without groups"),
@@ -221,3 +222,21 @@ def test_a_request_that_no_set_can_meet_is_refused(unit_vectors, more, message):
     vectors = unit_vectors(6, 3)
     with pytest.raises(ValueError, match=message):
         lazy_greedy(oracle_of(vectors), vectors, ask(6, 3, **more))
+
+
+@settings(deadline=None, max_examples=20)
+@given(n=st.integers(4, 12), seed=st.integers(0, 500))
+def test_quality_still_decides_when_no_rank_is_left(unit_vectors, n, seed):
+    vectors, quality = unit_vectors(n, 2, seed=seed), draw(n, seed)["quality"]
+    request = ask(n, n, Objective(lam=50.0, ridge=0.0), quality=quality)
+    result = lazy_greedy(oracle_of(vectors), vectors, request)
+    after = result.rank_exhausted_at
+    assert after is not None
+    rest = result.coverage_gains[after:] + 50.0 * result.quality_gains[after:]
+    first = result.picks[after]
+    others = [i for i in range(n) if i not in result.picks[:after]]
+    oracle = oracle_of(vectors)
+    oracle.add_many(result.picks[:after])
+    gains = oracle.gains(np.array(others)) + 50.0 * quality[others]
+    assert rest[0] >= gains.max() - 1e-4
+    assert first in others

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selection.coverage import CoverageShard, LocalCoverage
+from selection.lambda_rule import LambdaRule
 from selection.lazy_greedy import evaluate
 from selection.modes import Effort, resolve, sample_rows
 from selection.objective import Objective
@@ -179,3 +180,17 @@ def test_a_sample_is_the_same_for_the_same_keys_and_is_not_the_control():
     np.testing.assert_array_equal(rows, sample_rows(keys, 500))
     control = np.argsort(keys)[:500]
     assert len(set(rows.tolist()) & set(control.tolist())) < 100
+
+
+@pytest.mark.parametrize("end", [0.0, 3.0])
+def test_a_rule_on_a_sample_reports_every_term_on_all_points(unit_vectors, end):
+    vectors = unit_vectors(1200, 10, n_topics=30)
+    objective = Objective(ridge=1e-2, rule=LambdaRule("linear", start=5.0, end=end))
+    effort = Effort(mode="screened", m1=200, m2=600)
+    result = run(vectors, 15, effort, objective).selection
+    assert (result.diversity_gains[1:] < 0).all()
+    np.testing.assert_allclose(
+        result.gains, result.coverage_gains + result.lams * result.diversity_gains
+    )
+    judged = value_of(vectors, result.picks, Objective(lam=end, ridge=1e-2))
+    assert result.value == pytest.approx(judged, rel=1e-6)
