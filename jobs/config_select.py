@@ -119,6 +119,11 @@ class Stage1Config(Section):
                 "ridge: 0 does not go with a budget and lambda above 0: sets of different size are "
                 "compared, which needs a ridge above 0"
             )
+        if self.stop_at_negative and self.budget is not None:
+            raise ValueError(
+                "stop_at_negative: does not go with a budget, under which g decides, whose gains "
+                "are never negative"
+            )
         if isinstance(self.m2, int) and self.m2 < self.m1:
             raise ValueError(f"m2: {self.m2} is below m1 = {self.m1}; it verifies what m1 screens")
         required, forbidden = self.required, self.forbidden
@@ -161,8 +166,8 @@ class SelectConfig(Section):
     """How Stage 1 is spread out; unlike `cluster.select`, results depend on these.
 
     Attributes:
-        memory_per_worker: What one select worker may hold, as bytes or like `2GiB`: decides on
-            modes and merge levels.
+        memory_per_worker: What one select worker may hold of data, as bytes or like `2GiB`, the
+            process itself (about 290 MiB) beside it: decides on modes and merge levels.
         merge_ground: What a merge judges candidates on: `all` rows, a common `sample` of them, or
             `auto`, by size.
         sample: Rows of that sample.

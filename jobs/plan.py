@@ -20,6 +20,8 @@ from jobs.embed import encoder_spec, identify
 from jobs.engines import engine_spec, tokenizer_of
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger
+from jobs.plan_lines import lines_of
+from jobs.plan_select import Stage1Plan, plan_settings
 from jobs.progress import Progress
 from jobs.rank import shows_nothing
 from jobs.readers.files import read_rows
@@ -31,14 +33,11 @@ from jobs.storage import Store
 from jobs.tasks import build as build_task
 
 SAMPLE_ROWS = 500
-GROUND_TILE_BYTES = 2048 * 256 * 4
 # Measured on two cores of an AMD EPYC without AVX-512, float32, with all-MiniLM-L6-v2 and
-# SmolLM2-135M: tokens a core embeds and prompt tokens a core reads in a second, and products of
-# ground point and candidate a core judges in a second at 384 dimensions.
-RATES = {"embed_tokens": 2_500.0, "prompt_tokens": 250.0, "pairs": 5e7}
+# SmolLM2-135M: tokens a core embeds and prompt tokens a core reads in a second. That of Stage 1
+# stands in `plan_select`.
+RATES = {"embed_tokens": 2_500.0, "prompt_tokens": 250.0}
 SECONDS_TO_START = 45.0
-# Passes over all pairs of a partition that exact lazy greedy was seen to need.
-LAZY_PASSES = 6
 
 
 def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
@@ -62,20 +61,22 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
         name: _encoder(config, name, tables) for name in sorted({a.encoder for a in config.arms})
     }
     arms = {arm.name: _arm(config, arm, tables) for arm in config.arms}
+    plans = plan_settings(config, tables, encoders, none=NO_STAGE1)
     answer = {
         "out": str(Store(config.out).root),
         "tables": tables,
         "encoders": encoders,
-        "select": _select(config, tables, encoders),
+        "select": _select(plans),
         "arms": arms,
-        "disk_bytes": _disk(tables, encoders, arms),
+        "disk_bytes": _disk(tables, encoders, arms)
+        + sum(one.output_bytes for one in plans.values()),
         "done": _done(config),
     }
     answer["seconds_on_two_cores"] = _seconds(answer)
     for table in tables.values():
         del table["sample_texts"]
         table["n_labels_seen"] = len(table.pop("labels_seen"))
-    for line in _lines(answer):
+    for line in _lines(answer, plans):
         progress.line("plan", line)
     return answer
 
@@ -165,31 +166,15 @@ def _mean_tokens(model: str, revision: str | None, texts: list[str]) -> float:
     return sum(counts) / len(counts) if counts else 0.0
 
 
-def _select(config: Config, tables: dict[str, Any], encoders: dict[str, Any]) -> dict[str, Any]:
-    corpus = tables["corpus"]
-    settings = {
-        (
-            arm.encoder,
-            arm.stage1.model_dump_json(),
-            arm.seed if arm.stage1.method == "random" else 0,
-        )
-        for arm in config.arms
-        if arm.stage1.method != NO_STAGE1
-    }
-    k1 = max((a.stage1.k1 for a in config.arms if a.stage1.method != NO_STAGE1), default=0)
-    dimension = max((one["dimension"] for one in encoders.values()), default=0)
-    largest = -(-corpus["rows"] // corpus["partitions"])
-    union = min(corpus["rows"], 2 * k1 * corpus["partitions"])
+def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
+    encoders = {p.sizes.vector_bytes * p.sizes.n_rows for p in plans.values()}
     return {
-        "settings": len(settings),
-        "k1": k1,
-        "rows_per_partition": largest,
-        "union": union,
-        "bytes_per_partition": largest * (dimension * 4 + 12) + GROUND_TILE_BYTES,
-        "bytes_all_partitions": corpus["rows"] * (dimension * 4 + 12),
-        "bytes_driver": union * dimension * 8,
-        "pairs": len(settings)
-        * (LAZY_PASSES * corpus["rows"] * largest + 3 * corpus["rows"] * union),
+        "settings": {name: one.as_dict() for name, one in plans.items()},
+        # One encoder after the other: its mapped vectors are gone before the next one's are there.
+        "scratch_bytes": max(encoders, default=0),
+        "output_bytes": sum(one.output_bytes for one in plans.values()),
+        "core_seconds": sum(one.core_seconds() for one in plans.values()),
+        "seconds_on_two_cores": sum(one.seconds(2) for one in plans.values()),
     }
 
 
@@ -221,7 +206,7 @@ def _disk(tables: dict[str, Any], encoders: dict[str, Any], arms: dict[str, Any]
     text = sum(2 * one["rows"] * (one["characters_mean"] + 120) for one in tables.values())
     vectors = sum(one["vector_bytes"] for one in encoders.values())
     prompts = sum(2 * one["prompt_tokens"] * 5 for one in arms.values())
-    return round(text + vectors + prompts)
+    return int(text + vectors + prompts)
 
 
 def _done(config: Config) -> dict[str, int]:
@@ -244,13 +229,13 @@ def _seconds(answer: dict[str, Any]) -> dict[str, float]:
     seconds = {
         "start": SECONDS_TO_START,
         "embed": embed / RATES["embed_tokens"] / 2,
-        "select": answer["select"]["pairs"] / RATES["pairs"] / 2,
+        "select": answer["select"]["seconds_on_two_cores"],
         "generate": prompts / RATES["prompt_tokens"] / 2,
     }
     return {name: round(value, 1) for name, value in seconds.items()}
 
 
-def _lines(answer: dict[str, Any]) -> list[str]:
+def _lines(answer: dict[str, Any], plans: dict[str, Stage1Plan]) -> list[str]:
     lines = []
     for name, table in answer["tables"].items():
         about = "" if table["rows_exact"] else "about "
@@ -267,18 +252,17 @@ def _lines(answer: dict[str, Any]) -> list[str]:
             f"{name}: about {encoder['tokens']:,} tokens, {_mib(encoder['vector_bytes'])} "
             f"of {encoder['storage']} vectors of {encoder['dimension']}"
         )
-    select = answer["select"]
-    lines.append(
-        f"select: {select['settings']} settings, {_mib(select['bytes_per_partition'])} a "
-        f"partition, {_mib(select['bytes_all_partitions'])} over all actors, "
-        f"{_mib(select['bytes_driver'])} in the driver"
-    )
+    for name, stage1 in plans.items():
+        lines += lines_of(name, stage1)
     for name, arm in answer["arms"].items():
         lines.append(
             f"{name}: {arm['prompts']:,} prompts of about {arm['prompt_tokens_mean']:.0f} tokens "
             f"(at most {arm['max_prompt_tokens']:,})"
         )
-    lines.append(f"disk: about {_mib(answer['disk_bytes'])} in {answer['out']}")
+    lines.append(
+        f"disk: about {_mib(answer['disk_bytes'])} in {answer['out']}, "
+        f"{_mib(answer['select']['scratch_bytes'])} of scratch (TMPDIR) while selecting"
+    )
     total = sum(answer["seconds_on_two_cores"].values())
     parts = ", ".join(f"{k} {v:,.0f}" for k, v in answer["seconds_on_two_cores"].items())
     lines.append(f"time: about {total:,.0f} s on two cores like those measured on ({parts})")

@@ -14,7 +14,7 @@ from jobs.cluster import n_workers, with_gpus
 from jobs.config_schema import Arm, Stage1Config
 from jobs.embed import encoder_spec
 from jobs.errors import ConfigError, DataError, InvariantError
-from jobs.id_files import existing
+from jobs.id_files import existing, shown
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.mapped import Mapped
 from jobs.run import Run
@@ -24,12 +24,14 @@ from jobs.select_inputs import Wishes, read_wishes, require_found, require_withi
 from jobs.select_levels import climb
 from jobs.select_local import LocalWork
 from jobs.select_merge import candidate_table, decide, peak_bytes, root_of
+from jobs.select_room import controls_kept, require_room
+from jobs.select_sizes import Sizes
 from jobs.select_union import union_of
 from jobs.select_workers import Workers
-from jobs.side_columns import Sides, group_codes, read_sides
+from jobs.side_columns import Bools, Sides, group_codes, read_sides
 from jobs.vectors import Matrix, with_encoder
 from selection.stage1 import STAGE1
-from selection.tree import MergePlan, plan_merges
+from selection.tree import MergePlan
 
 VERSION = 2
 NO_STAGE1 = "none"
@@ -64,9 +66,9 @@ def run_stage(run: Run) -> None:
             _select(run, encoder, missing)
     run.manifest["selections"] = {}
     for choice in choices:
-        _warn(run, choice)
         marker = run.ledger.find(choice.unit("candidates"))
         assert marker is not None
+        _warn(run, choice, marker.stats)
         _record(run, choice, marker)
 
 
@@ -166,11 +168,11 @@ def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
 def _choose(run: Run, workers: Workers, choice: Choice) -> dict[str, Any]:
     started = time.monotonic()
     aim = _aim(run, workers, choice)
-    plan = _plan(run, aim, dim=_dimension(run, choice.encoder))
+    plan = _plan(run, workers, aim, choice.encoder)
     aim = replace(aim, local_k=plan.local_k)
     local = _local(run, workers, choice, aim)
     counts = [int(marker.stats["n_points"]) for marker in local]
-    between = climb(
+    levels = climb(
         run.ledger,
         workers,
         aim,
@@ -180,8 +182,13 @@ def _choose(run: Run, workers: Workers, choice: Choice) -> dict[str, Any]:
         counts=counts,
         sample=run.config.file.select.sample,
     )
-    below = () if len(plan.levels) == 1 else local
-    union = union_of(run.ledger, aim, between, extra=below)
+    union = union_of(
+        run.ledger,
+        aim,
+        levels[-1],
+        extra=local if len(levels) > 1 else (),
+        controls=controls_kept(plan, aim.k),
+    )
     if not len(union.vectors):
         raise DataError(_nothing(choice, aim))
     heard = _Heard(run, choice, aim.k)
@@ -195,12 +202,13 @@ def _choose(run: Run, workers: Workers, choice: Choice) -> dict[str, Any]:
         root,
         outcome,
         local=local,
-        between=between if below else (),
+        between=[marker for level in levels[1:] for marker in level],
         plan=plan,
         seed=choice.seed,
         encoder_id=run.encoder_ids[choice.encoder],
         excluded=excluded,
     )
+    facts["forbidden_unknown"] = _unknown(workers, choice.wishes)
     facts["seconds"] = time.monotonic() - started
     facts["peak_memory_bytes"] = peak_bytes(workers)
     table = candidate_table(union, outcome.merged.selection)
@@ -216,10 +224,11 @@ def _choose(run: Run, workers: Workers, choice: Choice) -> dict[str, Any]:
 def _nothing(choice: Choice, aim: Aim) -> str:
     config = choice.config
     budget = "" if config.budget is None else f", stage1.budget = {config.budget:g}"
+    negative = ", or would lower the objective" if config.stop_at_negative else ""
     return (
         f"stage1 ({', '.join(choice.arms)}): none of {aim.n_rows:,} rows can be chosen "
         f"(stage1.k1 = {config.k1}{budget}): each is forbidden, given already, without a usable "
-        "cost, or dearer than the budget."
+        f"cost, or dearer than the budget{negative}."
     )
 
 
@@ -276,7 +285,8 @@ def _aim(run: Run, workers: Workers, choice: Choice) -> Aim:
         n_most = sum(n for _, n in affordable)
         if not n_most:
             raise DataError(_too_dear(config, cheapest))
-        aim = replace(aim, k=min(aim.k, n_most, int(config.budget / cheapest * (1 + 1e-9))))
+        n_most = int(min(n_most, config.budget / cheapest * (1 + 1e-9)))
+        aim = replace(aim, k=min(aim.k, n_most))
     return _with_required(workers, aim)
 
 
@@ -364,8 +374,34 @@ def _sides_of(
     )
 
 
-def _warn(run: Run, choice: Choice) -> None:
+def _unknown(workers: Workers, wishes: Wishes) -> str | None:
+    """Forbidden ids that no row with a vector has, the first of them by name."""
+    ids = list(wishes.forbidden.ids) if wishes.forbidden else []
+    if not ids:
+        return None
+    there = np.any(list(workers.each(_there, ids).values()), axis=0)
+    lost = [row_id for row_id, found in zip(ids, there, strict=True) if not found]
+    return shown(lost) if lost else None
+
+
+def _there(ledger: Ledger, parts: Sequence[Marker], rows: Mapped, ids: list[str]) -> Bools:
+    found: Bools = rows.find(pa.array(ids, pa.string())) >= 0
+    return found
+
+
+def _warn(run: Run, choice: Choice, facts: dict[str, Any]) -> None:
     config, n_rows = choice.config, n_eligible(run, choice.encoder)
+    if facts["forbidden_unknown"]:
+        run.progress.warn(
+            f"stage1.forbidden: no rows of the corpus, or rows without a vector: "
+            f"{facts['forbidden_unknown']}"
+        )
+    ended_early = config.budget is not None or config.stop_at_negative
+    if config.k1 is not None and facts["k1_used"] < min(config.k1, n_rows) and not ended_early:
+        run.progress.warn(
+            f"stage1.k1 = {config.k1}, but only {facts['k1_used']} of {n_rows} rows could be "
+            "chosen: the others are forbidden, given already, or of a full group"
+        )
     if config.k1 is not None and config.k1 > n_rows:
         run.progress.warn(
             f"stage1.k1 = {config.k1} is more than the {n_rows} rows that can be chosen; "
@@ -388,22 +424,22 @@ def _dimension(run: Run, encoder: str) -> int:
         return int(file.schema_arrow.field("vector").type.list_size)
 
 
-def _plan(run: Run, aim: Aim, *, dim: int) -> MergePlan:
-    corpus = run.tables["corpus"]
-    try:
-        return plan_merges(
-            aim.n_rows,
-            corpus.n_partitions,
-            aim.k,
-            dim=dim,
-            memory_bytes=aim.memory_bytes,
-            width=2 if aim.storage == "float16" else 4,
+def _plan(run: Run, workers: Workers, aim: Aim, encoder: str) -> MergePlan:
+    ok = [sum_counts(part, "status").get("ok", 0) for part in run.vectors_by_partition(encoder)]
+    return require_room(
+        Sizes(
+            n_rows=aim.n_rows,
+            dim=_dimension(run, encoder),
+            k=aim.k,
+            stage1=aim.config,
+            select=run.config.file.select,
+            n_partitions=aim.n_partitions,
+            storage=aim.storage,
+            n_workers=workers.n_actors,
+            threads=aim.threads,
+            n_largest=max(ok, default=0),
         )
-    except ValueError as error:
-        raise ConfigError(
-            f"select.memory_per_worker = {run.config.file.select.memory_per_worker}: {error}. "
-            "Raise it, or lower stage1.k1."
-        ) from None
+    )
 
 
 def _local(run: Run, workers: Workers, choice: Choice, aim: Aim) -> list[Marker]:

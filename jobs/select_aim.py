@@ -36,6 +36,8 @@ def rule_of(config: LambdaConfig | None) -> LambdaRule | None:
 def objective_of(config: Stage1Config, storage: str) -> Objective:
     """The config's objective in the words of `selection`; with a rule its lambda is not used."""
     lam = config.lam if isinstance(config.lam, float) else 1.0
+    if config.method == "coverage":
+        lam = 0.0
     return Objective(
         lam=lam,
         scale=config.lambda_scale,

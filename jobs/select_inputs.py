@@ -15,7 +15,7 @@ from jobs.mapped import Mapped
 from jobs.side_columns import Bools, Sides, group_codes
 from jobs.vectors import ENCODER_KEY, Matrix, to_matrix
 from selection.arrays import MAX_SQUARED_NORM
-from selection.request import Limits
+from selection.request import BUDGET_SLACK, Limits
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,8 @@ def require_within(config: Stage1Config, sides: Sides, *, key: str = "stage1.req
     """
     if config.budget is not None and sides.cost is not None:
         total = float(sides.cost.sum())
-        if total > config.budget:
+        # Those without a cost are refused by name where they live.
+        if np.isfinite(total) and total > config.budget * BUDGET_SLACK:
             raise DataError(
                 f"{key}: they cost {total:g}, more than stage1.budget = {config.budget:g}. Raise "
                 "the budget or require fewer."

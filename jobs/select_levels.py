@@ -40,7 +40,7 @@ def climb(
     unit_of: Any,
     counts: Sequence[int],
     sample: int,
-) -> list[Marker]:
+) -> list[list[Marker]]:
     """Run all levels of merging below the root.
 
     Args:
@@ -54,9 +54,9 @@ def climb(
         sample: Ground points that merges judge candidates on.
 
     Returns:
-        What the root has to merge.
+        The answers of every level, those of the partitions first; the root merges the last.
     """
-    answers = list(local)
+    answers = [list(local)]
     if len(plan.levels) == 1:
         return answers
     ground = _ground(ledger, workers, aim, unit_of("ground"), counts=counts, sample=sample)
@@ -64,13 +64,13 @@ def climb(
         payloads = [
             {
                 "unit": asdict(unit_of(f"merge-{number}-{node:05d}")),
-                "answers": [answers[i].as_dict() for i in below],
+                "answers": [answers[-1][i].as_dict() for i in below],
                 "ground": ground.as_dict(),
                 "k": level.k,
             }
             for node, below in enumerate(plan.groups(number))
         ]
-        answers = workers.spread(MergeWork(aim), payloads)
+        answers.append(workers.spread(MergeWork(aim), payloads))
     return answers
 
 

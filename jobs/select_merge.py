@@ -104,14 +104,16 @@ def root_of(
     grounds = {"all": Ground(None, 0, weighted)}
     if small < aim.n_rows:
         grounds["screen"] = drawn(small, 0)
-    if effort.mode == "screened" and isinstance(effort.m2, int):
+    # A sample that was asked for is used also where gains are not screened.
+    if isinstance(effort.m2, int) and (effort.mode == "screened" or m2 is not None):
         grounds["verify"] = drawn(effort.m2, 1)
     made = oracles(workers, union.vectors, grounds)
     whole = made["all"]
     screening = None
-    if effort.mode == "screened":
+    if effort.mode == "screened" or "verify" in made:
         samples = {name: _sample(aim, union, one) for name, one in made.items() if name != "all"}
-        screening = Screening(samples["screen"], samples.get("verify"), effort.z)
+        screen = samples["screen"] if effort.mode == "screened" else None
+        screening = Screening(screen, samples.get("verify"), effort.z)
     searched = made.get("verify", whole)
     searched.heard = heard
     request = union.request(aim, k=aim.k, coverage_weight=1.0)

@@ -90,7 +90,11 @@ class Union:
 
 
 def union_of(
-    ledger: Ledger, aim: Aim, answers: Sequence[Marker], extra: Sequence[Marker] = ()
+    ledger: Ledger,
+    aim: Aim,
+    answers: Sequence[Marker],
+    extra: Sequence[Marker] = (),
+    controls: int = 0,
 ) -> Union:
     """Put answers together.
 
@@ -99,13 +103,14 @@ def union_of(
         aim: The setting.
         answers: What is merged, in order.
         extra: Answers of which only required rows and controls are wanted.
+        controls: Random rows wanted of each of those.
 
     Returns:
         All their rows, each once.
     """
     tables = [ledger.read(marker) for marker in answers]
-    others = [ledger.read(marker) for marker in extra]
-    kept = [other.filter(pc.not_equal(other.column("role"), "choice")) for other in others]
+    # One at a time: all partitions' random rows together may be many times what is kept.
+    kept = [_kept(ledger.read(marker), controls) for marker in extra]
     everything = pa.concat_tables([t for t in [*tables, *kept] if t.num_rows] or tables[:1])
     ids = everything.column("id").to_pylist()
     first: dict[str, int] = {}
@@ -123,6 +128,12 @@ def union_of(
         [_places(table, "control", place) for table in sources if _has(table, "control")],
         np.array([place[row_id] for row_id in wanted if row_id in place], np.int64),
     )
+
+
+def _kept(table: pa.Table, controls: int) -> pa.Table:
+    role, rank = table.column("role"), table.column("local_rank")
+    wanted = pc.and_(pc.equal(role, "control"), pc.less(rank, controls))
+    return table.filter(pc.or_(pc.equal(role, "required"), wanted)).combine_chunks()
 
 
 def _has(table: pa.Table, role: str) -> bool:

@@ -106,6 +106,11 @@ class Workers:
         )
 
     @property
+    def n_actors(self) -> int:
+        """Actors that share the partitions."""
+        return len(self._actors)
+
+    @property
     def threads(self) -> int:
         """Threads that each actor may use."""
         return threads(self._resources)

@@ -20,6 +20,8 @@ from selection.watch import Watch
 
 # Stale candidates are refreshed in batches of this many times the median need of the last steps.
 BATCH_MARGIN = 1.2
+# Candidates looked at together: their vectors are gathered, 12 MiB of float32 at 384 dimensions.
+MOST_AT_ONCE = 8_192
 _HISTORY = 32
 _FIRST_BATCH = 256
 # First gains are products with one vector: small blocks, so that 16-bit rows are widened in cache.
@@ -258,7 +260,7 @@ class _Search:
             rivals = self._rivals(threshold)
             if rivals.size:
                 self._refresh(self._largest(rivals, batch), threshold)
-                batch *= 2
+                batch = min(2 * batch, MOST_AT_ONCE)
             elif threshold == -np.inf:
                 self._stop_diversity()
             else:
@@ -338,7 +340,7 @@ class _Search:
         needs = self._needs[2:][-_HISTORY:]  # the first pick is free, the second needs a full pass
         if not needs:
             return _FIRST_BATCH
-        wanted = BATCH_MARGIN * float(np.median(needs))
+        wanted = min(MOST_AT_ONCE, BATCH_MARGIN * float(np.median(needs)))
         return max(CANDIDATE_STEP, -(-int(wanted) // CANDIDATE_STEP) * CANDIDATE_STEP)
 
     def _look_on(self, watch: Watch | None, *, last: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,7 +12,7 @@ import numpy as np
 from selection.arrays import Bool, Int64, Vectors
 from selection.coverage import CoverageOracle
 from selection.lazy_greedy import evaluate
-from selection.objective import Objective
+from selection.objective import TIE_TOLERANCE, Objective
 from selection.request import Allowance, Request
 from selection.screening import Screening
 from selection.stage1 import judged_objective, method_named, search
@@ -143,16 +144,25 @@ def _best_local(
             quality=request.quality,
         )
 
+    def whole(picks: Int64) -> Selection:
+        found = judged(oracle, request.coverage_weight, picks)
+        if not request.limits.stop_at_negative or found.first_negative is None:
+            return found
+        # What lowers f on these points did not on its own partition's.
+        required = request.limits.required
+        stop = max(found.first_negative, 0 if required is None else len(required))
+        return judged(oracle, request.coverage_weight, picks[:stop])
+
     small = None if screening is None else screening.smallest
     if small is None:
-        all_judged = [judged(oracle, request.coverage_weight, picks) for picks in sets]
+        all_judged = [whole(picks) for picks in sets]
     else:
         weight = request.n_total / small.total_weight if small.total_weight else 0.0
         all_judged = [judged(small, weight, picks) for picks in sets]
     best = max(range(len(sets)), key=lambda i: _worth(all_judged[i], request, judge))
     if small is None:
         return best, all_judged[best]
-    return best, judged(oracle, request.coverage_weight, sets[best])
+    return best, whole(sets[best])
 
 
 def _worth(solution: Selection, request: Request, judge: Objective) -> tuple[float, int, float]:
@@ -171,7 +181,11 @@ def _better(
     if found is None:
         return Merged(merged, float("nan"), -1, 0, merged.value, "merged", judge)
     best, local = found
-    keep_local = _worth(local, request, judge) > _worth(merged, request, judge)
+    size, rank, value = _worth(local, request, judge)
+    other_size, other_rank, other = _worth(merged, request, judge)
+    # Better by more than rounding: a tie is the merged one's, whose own ties went by rank.
+    margin = TIE_TOLERANCE * abs(other) if math.isfinite(other) else 0.0
+    keep_local = (size, rank, value) > (other_size, other_rank, other + margin)
     return Merged(
         selection=local if keep_local else merged,
         best_local_value=local.value,

@@ -10,6 +10,9 @@ import numpy as np
 from selection.arrays import Bool, Float32, Float64, Int64, UInt64, require_per_row
 from selection.objective import Objective
 
+# Sums of costs in another order may differ by rounding.
+BUDGET_SLACK = 1 + 1e-12
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -146,7 +149,7 @@ def _require_required(limits: Limits, n: int, k: int) -> None:
         raise ValueError("request.limits.required: one of them must not be picked (`allowed`)")
     if limits.budget is not None and limits.costs is not None:
         spent = float(limits.costs[required].sum())
-        if spent > limits.budget:
+        if spent > limits.budget * BUDGET_SLACK:
             raise ValueError(
                 f"request.limits.required: they cost {spent:g}, more than the budget "
                 f"{limits.budget:g}"
@@ -196,4 +199,4 @@ class Allowance:
         limits = self._limits
         if limits.costs is not None and limits.budget is not None:
             # What is left over is a difference of sums: a cost equal to it must still fit.
-            self.alive &= limits.costs <= self.left + 1e-12 * limits.budget
+            self.alive &= limits.costs <= self.left + (BUDGET_SLACK - 1) * limits.budget

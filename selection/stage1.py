@@ -20,6 +20,9 @@ from selection.torch_coverage import TorchShard
 from selection.trace import Selection
 from selection.watch import Watch
 
+# 16-bit ground points are widened once where they take no more than this part of the memory.
+WIDE_SHARE = 8
+
 Method = Callable[
     [CoverageOracle, Vectors, Request, Screening | None, Watch | None],
     Selection,
@@ -174,7 +177,11 @@ def select_local(
     n = len(vectors)
     used = resolve(effort, n_ground=n, n_candidates=n, k=request.k, square=True)
     ground = Ground(
-        vectors, weights, threads=threads, device=device, wide_bytes=effort.memory_bytes // 8
+        vectors,
+        weights,
+        threads=threads,
+        device=device,
+        wide_bytes=effort.memory_bytes // WIDE_SHARE,
     )
     if method == "random" or n == 0:
         chosen = choose(ground.all_of_it(), vectors, request, None, None)

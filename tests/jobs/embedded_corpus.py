@@ -43,6 +43,11 @@ def ids_for(n, *, partitions, without=()):
     return found
 
 
+def without_times(facts):
+    """Facts that must not depend on the machine."""
+    return {k: v for k, v in facts.items() if k not in ("seconds", "peak_memory_bytes")}
+
+
 @dataclass(frozen=True)
 class Chosen:
     """What a select stage left behind."""
@@ -58,14 +63,13 @@ class Chosen:
         return self.table.column("id").to_pylist()
 
     @property
-    def file(self):
-        return str(self.run.ledger.store.path(self.marker.table))
+    def folder(self):
+        return self.run.ledger.store.path(self.marker.folder)
 
     @property
     def answer(self):
         """All that must not depend on how the work was spread."""
-        facts = {k: v for k, v in self.facts.items() if k not in ("seconds", "peak_memory_bytes")}
-        return facts, self.table.to_pydict()
+        return without_times(self.facts), self.table.to_pydict()
 
 
 class EmbeddedCorpus:
@@ -148,7 +152,9 @@ class EmbeddedCorpus:
         config = load(str(path))
         if memory is None:
             return config
-        small = SelectConfig.model_construct(**(dict(config.file.select) | {"memory_per_worker": memory}))
+        small = SelectConfig.model_construct(
+            **(dict(config.file.select) | {"memory_per_worker": memory})
+        )
         return Config(config.file.model_copy(update={"select": small}), config.arms)
 
     def run(self, config, *, encoder_id=ENCODER_ID):
@@ -160,26 +166,32 @@ class EmbeddedCorpus:
         run.encoder_ids["mini"] = encoder_id
         return run
 
-    def select(self, *, lose=(), actors=1, memory=None, spread=None, encoder_id=ENCODER_ID, **stage1):
+    def select(self, *, resume=False, lose=(), spread=None, encoder_id=ENCODER_ID, **stage1):
         """Run Stage 1.
 
         Args:
+            resume: Keep what earlier runs left.
             lose: As for `InlineRay`.
-            actors: How many hold the partitions.
-            memory: Bytes of a worker.
-            spread: Section `select` of the config.
+            spread: `actors`, `memory` and the section `select` of the config.
             encoder_id: Whose vectors these are said to be.
             stage1: Section `stage1` of the config; `lam` stands for `lambda`.
         """
         if "lam" in stage1:
             stage1["lambda"] = stage1.pop("lam")
-        config = self.config(stage1, actors=actors, memory=memory, **(spread or {}))
-        run = self.run(config, encoder_id=encoder_id)
+        if not resume:
+            self.ledger.store.remove_tree("candidates")
+        run = self.run(self.config(stage1, **(spread or {})), encoder_id=encoder_id)
         with InlineRay(lose=lose) as ray:
             select.run_stage(run)
         (marker,) = run.candidates.values()
         return Chosen(marker.stats, self.ledger.read(marker), marker, run, ray)
 
-    def reread(self, chosen):
-        """`selection.json` as it stands on disk."""
-        return self.ledger.store.read_bytes(f"{chosen.marker.folder}/selection.json")
+    def rows(self, ids):
+        """Vectors of these ids as they are stored, (n, d) float32."""
+        stored = self.vectors.astype(self.storage).astype(np.float32)
+        return stored[[self.ids.index(row_id) for row_id in ids]]
+
+    @property
+    def usable(self):
+        """Ids of the rows that have a vector."""
+        return [i for i, status in zip(self.ids, self.status, strict=True) if status == "ok"]

@@ -132,6 +132,7 @@ def test_plan_estimates_and_runs_nothing(config, capsys, tmp_path):
     answer = json.loads(capsys.readouterr().out)
     assert answer["tables"]["corpus"]["rows"] == 1
     assert answer["encoders"]["minilm"]["dimension"] == 384
+    assert [one["rows"] for one in answer["select"]["settings"].values()] == [1]
     assert not (tmp_path / "out").exists()
 
 

@@ -61,7 +61,8 @@ def test_a_sample_holds_the_rows_with_the_smallest_keys_of_its_own_seed(worker):
     worker.start(CANDIDATES, {"screen": ground, "verify": Ground(rows={0: 6, 2: 3}, seed=5)})
     for p, size in ((0, 6), (1, 0), (2, 3)):
         chosen = drawn(random_keys(ids_of(p), 4), size)
-        vectors, weights = worker.sample_vectors("screen")[p]
+        ids, vectors, weights = worker.points("screen")[p]
+        assert ids.to_pylist() == [ids_of(p)[i] for i in chosen]
         assert vectors.tolist() == unit_rows(SIZES[p], p)[chosen].tolist()
         assert weights is None
         shard = CoverageShard(vectors)
@@ -89,7 +90,7 @@ def test_a_weighted_ground_counts_rows_by_their_weight(worker):
         assert facts[p]["all"] == (n, WEIGHTS[p].sum())
         assert worker.gains("all", SOME)[p].tolist() == shard.gains(CANDIDATES[SOME]).tolist()
         chosen = drawn(random_keys(ids_of(p), 1), ground.rows[p])
-        assert worker.sample_vectors("sample")[p][1].tolist() == WEIGHTS[p][chosen].tolist()
+        assert worker.points("sample")[p][2].tolist() == WEIGHTS[p][chosen].tolist()
 
 
 def test_grounds_keep_their_picks_apart(worker):
