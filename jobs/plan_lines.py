@@ -38,10 +38,13 @@ def _tree(plan: Stage1Plan) -> str:
     merges, last = plan.merges, plan.merges.levels[-1]
     parts = [f"{merges.partitions:,} x {min(merges.local_k, plan.sizes.mean):,}"]
     parts += [f"{level.nodes:,} x {level.k:,}" for level in merges.levels[:-1]]
-    n = len(merges.levels)
+    n, root = len(merges.levels), _mode(plan.root)
+    sample = plan.sizes.root_sample(plan.root)
+    if sample is not None and plan.root.mode == "exact":
+        root += f", judged on {sample:,}"
     return (
         f"merged in {n} level{'s' if n > 1 else ''}: {' -> '.join(parts)} -> {plan.sizes.k:,}; "
-        f"the last of {last.candidates:,}, {_mode(plan.root)}"
+        f"the last of {last.candidates:,}, {root}"
     )
 
 

@@ -192,10 +192,11 @@ def _work(sizes: Sizes, merges: MergePlan, local: Effort, root: Effort, kind: st
         )
         for level in merges.levels[:-1]
     )
-    top = _greedy(sizes, root, n, last.candidates, k)
+    on = sizes.root_sample(root) or n
+    top = _greedy(sizes, root, n if root.mode == "screened" else on, last.candidates, k)
     # Local solutions are compared on the small sample where there is one; the set, its control
     # and both terms of it on all rows.
-    compared = last.fan_in * k * (root.m1 if root.mode == "screened" else n)
+    compared = last.fan_in * k * (root.m1 if root.mode == "screened" else on)
     top += compared
     passes = {"full": float(n) ** 2, "sampled": float(n) * min(sizes.stage1.m1, n)}
     control = top if sizes.n_partitions > 1 else 0.0

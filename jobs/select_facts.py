@@ -57,7 +57,7 @@ def facts_of(
         "mode": "random" if random else ", ".join(modes) or root.effort.mode,
         "merge_mode": None if random or aim.alone else root.effort.mode,
         "m1": config.m1 if "screened" in (*modes, root.effort.mode) and not random else None,
-        "m2": root.effort.m2 if root.effort.mode == "screened" and not random else None,
+        "m2": root.effort.m2 if root.screening is not None and not random else None,
         "z": config.z if "screened" in (*modes, root.effort.mode) and not random else None,
         "N": aim.n_rows,
         "weight": aim.weight if config.weighted else None,

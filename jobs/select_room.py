@@ -106,9 +106,7 @@ def _partition(sizes: Sizes, local_k: int) -> dict[str, int]:
 def _judging(sizes: Sizes, effort: Effort) -> int:
     """Ids and covers of all its rows, its part of the samples, and the certificate's arrays."""
     weight = 8 if sizes.stage1.weighted else 0
-    points = min(effort.m1, sizes.n_rows)
-    if effort.mode == "screened" and isinstance(effort.m2, int):
-        points += effort.m2
+    points = min(effort.m1, sizes.n_rows) + (sizes.root_sample(effort) or 0)
     part = math.ceil(points * sizes.share / max(1, sizes.n_rows))
     kept = sizes.share * (ID_BYTES + COVER_BYTES + weight)
     kept += part * (sizes.vector_bytes + COVER_BYTES + 8 + weight)

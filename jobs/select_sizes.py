@@ -115,6 +115,14 @@ class Sizes:
             square=False,
         )
 
+    def root_sample(self, root: Effort) -> int | None:
+        """Rows that the last merge judges candidates on; None: all."""
+        if not isinstance(root.m2, int):
+            return None
+        # One that was asked for is used also where gains are not screened.
+        asked = self.select.merge_ground == "sample"
+        return root.m2 if root.mode == "screened" or asked else None
+
     def _effort(self, m2: int | Literal["all"] | None) -> Effort:
         config = self.stage1
         return Effort(config.mode, config.m1, m2, config.z, self.declared)

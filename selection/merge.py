@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -12,10 +11,10 @@ import numpy as np
 from selection.arrays import Bool, Int64, Vectors
 from selection.coverage import CoverageOracle
 from selection.lazy_greedy import evaluate
-from selection.objective import TIE_TOLERANCE, Objective
+from selection.objective import Objective, tie_margin
 from selection.request import Allowance, Request
 from selection.screening import Screening
-from selection.stage1 import judged_objective, method_named, search
+from selection.stage1 import judged_objective, method_named, n_kept, search
 from selection.trace import Selection
 from selection.watch import Watch
 
@@ -146,12 +145,10 @@ def _best_local(
 
     def whole(picks: Int64) -> Selection:
         found = judged(oracle, request.coverage_weight, picks)
-        if not request.limits.stop_at_negative or found.first_negative is None:
+        kept = n_kept(found, request.limits)
+        if kept == len(picks):
             return found
-        # What lowers f on these points did not on its own partition's.
-        required = request.limits.required
-        stop = max(found.first_negative, 0 if required is None else len(required))
-        return judged(oracle, request.coverage_weight, picks[:stop])
+        return judged(oracle, request.coverage_weight, picks[:kept])
 
     small = None if screening is None else screening.smallest
     if small is None:
@@ -184,7 +181,8 @@ def _better(
     size, rank, value = _worth(local, request, judge)
     other_size, other_rank, other = _worth(merged, request, judge)
     # Better by more than rounding: a tie is the merged one's, whose own ties went by rank.
-    margin = TIE_TOLERANCE * abs(other) if math.isfinite(other) else 0.0
+    covered, spread = np.sum(merged.coverage_gains), judge.lam * np.sum(merged.diversity_gains)
+    margin = tie_margin(float(covered), float(spread), floor=0.0)
     keep_local = (size, rank, value) > (other_size, other_rank, other + margin)
     return Merged(
         selection=local if keep_local else merged,

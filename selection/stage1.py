@@ -14,7 +14,7 @@ from selection.dense import DenseCoverage
 from selection.lazy_greedy import evaluate, knapsack_greedy, lazy_greedy
 from selection.modes import Effort, resolve, sample_rows
 from selection.objective import Objective
-from selection.request import Allowance, Request, require_request
+from selection.request import Allowance, Limits, Request, require_request
 from selection.screening import Sample, Screening
 from selection.torch_coverage import TorchShard
 from selection.trace import Selection
@@ -120,6 +120,20 @@ def without_lambda(objective: Objective) -> Objective:
     return replace(objective, lam=0.0, rule=None)
 
 
+def n_kept(chosen: Selection, limits: Limits) -> int:
+    """Return how many of these picks stay, judged on other points than they were chosen on.
+
+    Args:
+        chosen: Picks with their gains, those required first.
+        limits: With `stop_at_negative` the rest ends before the first gain below 0.
+    """
+    first = 0 if limits.required is None else len(limits.required)
+    negative = np.flatnonzero(chosen.gains[first:] < 0)
+    if not limits.stop_at_negative or not negative.size:
+        return len(chosen.picks)
+    return first + int(negative[0])
+
+
 def random_picks(request: Request, n: int) -> Int64:
     """Return up to k candidates in the order of their keys, within the limits.
 
@@ -219,7 +233,8 @@ def search(
         watch: As `lazy_greedy`.
 
     Returns:
-        The picks, with their gains on the oracle.
+        The picks, with their gains on the oracle; with `stop_at_negative` those before the first
+        that would lower f there.
     """
     if screening is None or screening.verify is None:
         return choose(oracle, candidates, request, screening, watch)
@@ -231,19 +246,26 @@ def search(
     objective = request.objective
     if choose is coverage:
         objective = without_lambda(objective)
-    exact = evaluate(
-        oracle,
-        candidates,
-        found.picks,
-        # A rule may end at 0, and all terms are wanted all the same.
-        objective=replace(objective, lam=1.0 if objective.diverse else 0.0, rule=None),
-        n_total=request.n_total,
-        coverage_weight=request.coverage_weight,
-        given=request.given,
-        quality=request.quality,
-    )
+
+    def judged(n: int) -> Selection:
+        exact = evaluate(
+            oracle,
+            candidates,
+            found.picks[:n],
+            # A rule may end at 0, and all terms are wanted all the same.
+            objective=replace(objective, lam=1.0 if objective.diverse else 0.0, rule=None),
+            n_total=request.n_total,
+            coverage_weight=request.coverage_weight,
+            given=request.given,
+            quality=request.quality,
+        )
+        lams = found.lams[:n]
+        return exact.weighed(lams, float(lams[-1]) if n else found.lam)
+
+    exact = judged(len(found.picks))
+    kept = len(found.picks) if choose is random else n_kept(exact, request.limits)
     return replace(
-        exact.weighed(found.lams, found.lam),
+        exact if kept == len(found.picks) else judged(kept),
         evaluations=found.evaluations,
         screened=found.screened,
         n_candidates=found.n_candidates,

@@ -1,5 +1,6 @@
 """A corpus as ingest and embed leave it, without an encoder, and Stage 1 on it without Ray."""
 
+import bisect
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +10,16 @@ import yaml
 
 from jobs import select
 from jobs.config import Config, load
-from jobs.config_select import SelectConfig
+from jobs.config_select import SelectConfig, Stage1Config
+from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Unit, fingerprint
 from jobs.partition import part_stats
 from jobs.progress import Progress
 from jobs.readers.hashes import partition_of
 from jobs.readers.row_tables import ROW_SCHEMA
 from jobs.run import Part, Run, Table
+from jobs.select_room import merges_of
+from jobs.select_sizes import Sizes
 from jobs.vectors import to_lists, vector_schema
 from tests.jobs.inline_workers import InlineRay
 
@@ -46,6 +50,12 @@ def ids_for(n, *, partitions, without=()):
 def without_times(facts):
     """Facts that must not depend on the machine."""
     return {k: v for k, v in facts.items() if k not in ("seconds", "peak_memory_bytes")}
+
+
+def declared(memory, **more):
+    """Section `select` with so many bytes of a worker, also where a user could not say so few."""
+    config = SelectConfig(**more)
+    return SelectConfig.model_construct(**(dict(config) | {"memory_per_worker": memory}))
 
 
 @dataclass(frozen=True)
@@ -152,10 +162,32 @@ class EmbeddedCorpus:
         config = load(str(path))
         if memory is None:
             return config
-        small = SelectConfig.model_construct(
-            **(dict(config.file.select) | {"memory_per_worker": memory})
+        small = config.file.model_copy(update={"select": declared(memory, **select)})
+        return Config(small, config.arms)
+
+    def sizes(self, *, k1, memory, **select):
+        """What the merge tree for k1 picks depends on, with so much declared `memory`."""
+        return Sizes(
+            n_rows=len(self.usable),
+            dim=self.vectors.shape[1],
+            k=k1,
+            stage1=Stage1Config(k1=k1),
+            select=declared(memory, **select),
+            n_partitions=self.partitions,
+            storage=self.storage,
         )
-        return Config(config.file.model_copy(update={"select": small}), config.arms)
+
+    def memory_for(self, levels, *, k1, **select):
+        """The smallest memory of a worker, in bytes, with which a merge tree has so few levels."""
+
+        def has(memory):
+            try:
+                found = merges_of(self.sizes(k1=k1, memory=memory, **select))
+            except ConfigError:
+                return False
+            return len(found.levels) <= levels
+
+        return bisect.bisect_left(range(2**24), True, lo=2**10, key=has)
 
     def run(self, config, *, encoder_id=ENCODER_ID):
         """A run that has ingested and embedded this corpus."""

@@ -51,7 +51,7 @@ def test_picks_do_not_depend_on_files_or_actors(ray_project):
     expected = candidates(project)
     assert {len(ids) for ids, _ in expected.values()} == {10}
     rows = project.rows
-    for n_files, actors in ((3, 1), (8, 2)):
+    for n_files, actors in ((3, 1), (7, 2)):
         for path in (project.root / "corpus").iterdir():
             path.unlink()
         for i in range(n_files):

@@ -100,6 +100,20 @@ def test_the_certificate_planned_for_is_the_one_a_run_makes(n, parts, certificat
     assert certificate_of(replace(sizes, stage1=config)) == made
 
 
+def test_a_sample_that_the_last_merge_was_told_to_judge_on_is_held_and_saves_work():
+    def last(ground):
+        select = {"merge_ground": ground, "sample": 20_000}
+        return predict(sized(100_000, 100, n_partitions=8, select=select))
+
+    whole, sample = last("all"), last("sample")
+    assert whole.root.mode == sample.root.mode == "exact"
+    assert sample.work.merging == pytest.approx(whole.work.merging / 5)
+    assert sample.work.control == pytest.approx(whole.work.control / 5)
+    assert sample.memory.judging - whole.memory.judging == 20_000 * (384 * 4 + 12 + 8)
+    assert lines_of("x", whole)[1].endswith("exact")
+    assert lines_of("x", sample)[1].endswith("exact, judged on 20,000")
+
+
 def test_seconds_use_no_more_cores_than_there_is_work_for():
     one = predict(sized(100_000, 100))
     assert one.seconds(2) == one.core_seconds()

@@ -164,6 +164,34 @@ def test_many_partitions_come_close_to_one(corpus, alone):
         assert merged["objective"] >= merged["best_local_objective"]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_of_texts_that_are_in_every_partition_the_first_rows_are_chosen(tmp_path, seed):
+    """Every partition has a set that is worth the same."""
+    texts, partitions, copies = 5, 3, 12
+    vectors = np.tile(clustered(texts, seed=seed, dim=32, spread=3.0), (copies, 1))
+    corpus = EmbeddedCorpus(tmp_path, vectors, partitions=partitions)
+    homes = {(p, i % texts) for i, p in enumerate(corpus.where)}
+    assert len(homes) == texts * partitions
+    found = corpus.select(k1=texts, lam=0.5)
+    assert sorted(found.ids) == corpus.ids[:texts]
+    assert found.facts["merge"] == "merged"
+    assert len(set(found.table["partition"].to_pylist())) > 1
+
+
+def test_an_exact_last_merge_may_judge_on_a_sample_and_loses_little(corpus):
+    setting = {"k1": 12, "m1": 40, "mode": "exact"}
+    spread = {"merge_ground": "sample", "sample": 80}
+    whole = corpus.select(**setting, spread={"merge_ground": "all"})
+    found = corpus.select(**setting, spread=spread)
+    assert found.facts["merge_mode"] == whole.facts["merge_mode"] == "exact"
+    assert (found.facts["m2"], whole.facts["m2"]) == (80, None)
+    assert found.ray.calls["moments"] > whole.ray.calls["moments"] == 0
+    assert found.ids != whole.ids
+    assert found.facts["objective"] == pytest.approx(literal(corpus, found.ids, lam=1.0), rel=1e-5)
+    assert found.facts["objective"] >= 0.98 * whole.facts["objective"]
+    assert corpus.select(**setting, spread=spread | {"actors": 3}).answer == found.answer
+
+
 # What is said about it.
 
 

@@ -134,6 +134,22 @@ def test_required_rows_are_paid_for_first(either):
         either.select(k1=None, budget=7.0, required=wanted)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_required_rows_may_use_up_a_budget_whose_sum_is_rounded(tmp_path, partitions, method):
+    corpus = EmbeddedCorpus(tmp_path, clustered(30), partitions=partitions, cost=[0.1] * 30)
+    wanted = [corpus.ids[i] for i in (21, 3, 12)]
+    assert sum([0.1] * 3) > 0.3
+    found = corpus.select(k1=None, budget=0.3, required=wanted, method=method)
+    assert found.ids == wanted
+    assert found.facts["spent"] == pytest.approx(0.3)
+    two = corpus.select(k1=None, budget=0.3, required=wanted[:2], method=method)
+    assert two.ids[:2] == wanted[:2]
+    assert len(two.ids) == 3
+    with pytest.raises(DataError, match=r"cost 0.3, more than stage1\.budget = 0.2999"):
+        corpus.select(k1=None, budget=0.2999, required=wanted, method=method)
+
+
 def test_a_required_row_that_cannot_be_bought_or_is_not_there_is_named(either):
     free = next(row_id for row_id in IDS if COST[row_id] is None)
     with pytest.raises(DataError, match=f"'{free}' have no cost above 0"):
@@ -288,6 +304,21 @@ def test_a_choice_ends_before_the_first_pick_that_would_lower_f(alone, corpus):
     merged = corpus.select(k1=40, lam=0.5, stop_at_negative=True)
     assert 1 < merged.facts["k1_used"] < 40
     assert (merged.table["gain"].to_numpy() >= 0).all()
+
+
+@pytest.mark.parametrize("ground", ["all", "sample"])
+@pytest.mark.parametrize(("lam", "winner"), [(0.2, "merged"), (3.0, "local")])
+def test_whichever_set_wins_no_pick_of_it_lowers_f(corpus, lam, winner, ground):
+    spread = {"merge_ground": ground, "sample": 60}
+    setting = {"k1": 60, "lam": lam, "m1": 40, "spread": spread}
+    whole = corpus.select(**setting)
+    found = corpus.select(**setting, stop_at_negative=True)
+    assert found.facts["merge"] == winner
+    assert whole.facts["first_negative_gain"] is not None
+    assert 1 < found.facts["k1_used"] < 60
+    assert (found.table["gain"].to_numpy() >= 0).all()
+    assert found.facts["first_negative_gain"] is None
+    assert found.facts["objective"] > whole.facts["objective"]
 
 
 def test_a_choice_that_any_row_would_lower_is_refused_and_says_so(either):

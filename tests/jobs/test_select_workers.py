@@ -160,11 +160,12 @@ def test_an_oracle_knows_its_rows_weight_members_and_points(crew):
     members = found["screen"].members(["elsewhere", *everybody])
     assert not members[0]
     assert members.sum() == 20
-    vectors, weights = found["screen"].points()
+    ids, vectors, weights = found["screen"].points()
+    assert ids.to_pylist() == [everybody[i] for i in np.flatnonzero(members[1:])]
     everything = np.concatenate([unit_rows(n, p) for p, n in enumerate(SIZES)])
     assert vectors.tolist() == everything[members[1:]].tolist()
     assert weights is None
-    assert len(found["weighted"].points()[1]) == 125
+    assert len(found["weighted"].points()[2]) == 125
 
 
 def test_moments_and_explicit_vectors_are_summed_over_all_partitions(crew):

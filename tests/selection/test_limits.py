@@ -184,6 +184,23 @@ def test_random_picks_keep_to_the_limits(unit_vectors):
     assert np.bincount(picks % 5).max() <= 2
 
 
+@pytest.mark.parametrize("search", [lazy_greedy, knapsack_greedy])
+def test_costs_that_add_up_to_the_budget_but_for_rounding_are_within_it(unit_vectors, search):
+    vectors = unit_vectors(8, 3)
+    wanted = np.array([6, 2, 4])
+    assert sum([0.1] * 3) > 0.3
+    cents = {"costs": np.full(8, 0.1), "budget": 0.3}
+    for required in wanted, wanted[:2], wanted[:1], None:
+        request = ask(8, 8, costs=cents["costs"], budget=cents["budget"], required=required)
+        found = search(oracle_of(vectors), vectors, request)
+        assert len(found.picks) == len(random_picks(request, 8)) == 3
+        if required is not None:
+            assert found.picks[: len(required)].tolist() == required.tolist()
+    dearer = cents | {"costs": np.where(np.arange(8) == 2, 0.1 + 1e-9, 0.1)}
+    with pytest.raises(ValueError, match=r"they cost 0.3, more than the budget 0.3"):
+        search(oracle_of(vectors), vectors, ask(8, 8, **dearer, required=wanted))
+
+
 def test_a_budget_below_the_cheapest_cost_picks_nothing(unit_vectors):
     vectors = unit_vectors(5, 3)
     request = ask(5, 5, costs=np.full(5, 2.0), budget=1.0)
