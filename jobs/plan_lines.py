@@ -1,7 +1,7 @@
 """What `dualdiv plan` prints of a Stage 1 setting: one line a fact."""
 
 from jobs.plan_select import Stage1Plan
-from jobs.select_sizes import MIB
+from jobs.selecting.sizes import MIB
 from selection.modes import Effort
 
 

@@ -13,14 +13,14 @@ from typing import Any
 from jobs.config import Config
 from jobs.config_schema import Arm, ConfigFile
 from jobs.embed import encoder_spec
-from jobs.select_room import (
+from jobs.selecting.room import (
     Memory,
     least_workers,
     memory_of,
     merges_of,
     require_room,
 )
-from jobs.select_sizes import Sizes
+from jobs.selecting.sizes import Sizes
 from selection.modes import EXACT_PAIRS, Effort
 from selection.tree import MergePlan
 
@@ -160,7 +160,7 @@ def predict(sizes: Sizes, merges: MergePlan | None = None) -> Stage1Plan:
 
 
 def certificate_of(sizes: Sizes) -> str:
-    """Which pass the certificate takes, as `select_merge` decides it."""
+    """Which pass the certificate takes, as `jobs.selecting.certificate` decides it."""
     config, n = sizes.stage1, sizes.n_rows
     if config.method == "random" or config.certificate == "none":
         return "none"

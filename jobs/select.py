@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,48 +12,31 @@ import pyarrow as pa
 from jobs import interrupts
 from jobs.cluster import n_workers, with_gpus
 from jobs.config_schema import Arm, Stage1Config
-from jobs.embed import encoder_spec
 from jobs.errors import ConfigError, DataError, InvariantError
-from jobs.id_files import existing, shown
-from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
-from jobs.mapped import Mapped
+from jobs.ledger import Ledger, Marker, fingerprint, sum_counts
 from jobs.run import Run
-from jobs.select_aim import Aim
-from jobs.select_facts import facts_of
-from jobs.select_inputs import Wishes, read_wishes, require_found, require_within
-from jobs.select_levels import climb
-from jobs.select_local import LocalWork
-from jobs.select_merge import candidate_table, decide, peak_bytes, root_of
-from jobs.select_room import controls_kept, require_room
-from jobs.select_sizes import Sizes
-from jobs.select_union import union_of
-from jobs.select_workers import Workers
-from jobs.side_columns import Bools, Sides, group_codes, read_sides
-from jobs.vectors import Matrix, with_encoder
+from jobs.selecting.aim import Aim
+from jobs.selecting.facts import facts_of
+from jobs.selecting.id_files import existing, shown
+from jobs.selecting.inputs import Wishes, read_wishes
+from jobs.selecting.levels import climb
+from jobs.selecting.local import LocalWork
+from jobs.selecting.mapped import Mapped
+from jobs.selecting.merge import candidate_table, decide, peak_bytes
+from jobs.selecting.room import controls_kept
+from jobs.selecting.root import root_of
+from jobs.selecting.setting import Choice, aim_of, dimension_of, n_eligible, plan_of
+from jobs.selecting.side_columns import Bools
+from jobs.selecting.union import union_of
+from jobs.selecting.workers import Workers
+from jobs.vectors import with_encoder
 from selection.stage1 import STAGE1
-from selection.tree import MergePlan
 
 VERSION = 2
 NO_STAGE1 = "none"
 
 
 # What it needs: the vectors of the corpus.
-
-
-@dataclass
-class Choice:
-    """One Stage 1 setting, shared by every arm that has it."""
-
-    encoder: str
-    config: Stage1Config
-    seed: int
-    mark: str
-    wishes: Wishes
-    arms: list[str] = field(default_factory=list)
-
-    def unit(self, name: str) -> Unit:
-        """A unit of this choice's folder."""
-        return Unit(f"candidates/{self.mark}", name, self.mark)
 
 
 def run_stage(run: Run) -> None:
@@ -89,11 +72,6 @@ def check(arm: Arm) -> None:
         files = [named] if isinstance(named, str) else (named or []) if name == "given" else []
         for file in files:
             existing(file, key=f"arm {arm.name}: stage1.{name}")
-
-
-def n_eligible(run: Run, encoder: str) -> int:
-    """Corpus rows that have a vector and so can be chosen."""
-    return sum_counts(run.vectors[encoder, "corpus"], "status").get("ok", 0)
 
 
 def _choices(run: Run) -> list[Choice]:
@@ -136,7 +114,7 @@ def relevant(config: Stage1Config) -> dict[str, Any]:
     return plain
 
 
-# The Ray wiring; the Ray-free functions are in `select_local`, `select_levels`, `select_merge`.
+# The Ray wiring; the Ray-free functions are in `jobs/selecting`.
 
 
 def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
@@ -167,8 +145,8 @@ def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
 
 def _choose(run: Run, workers: Workers, choice: Choice) -> dict[str, Any]:
     started = time.monotonic()
-    aim = _aim(run, workers, choice)
-    plan = _plan(run, workers, aim, choice.encoder)
+    aim = aim_of(run, workers, choice)
+    plan = plan_of(run, workers, aim, choice.encoder)
     aim = replace(aim, local_k=plan.local_k)
     local = _local(run, workers, choice, aim)
     counts = [int(marker.stats["n_points"]) for marker in local]
@@ -252,128 +230,6 @@ class _Heard:
         self._run.progress.tick("select", f"{self._name}: {self._n} picks of {self._k} merged")
 
 
-# What a setting asks for, in numbers.
-
-
-def _aim(run: Run, workers: Workers, choice: Choice) -> Aim:
-    config, wishes = choice.config, choice.wishes
-    n_rows = n_eligible(run, choice.encoder)
-    spec = encoder_spec(run.config.file.encoders[choice.encoder], key=choice.encoder)
-    resources = with_gpus(run.config.file.cluster.select, 0.0)
-    aim = Aim(
-        config=config,
-        seed=choice.seed,
-        storage=spec.storage,
-        memory_bytes=run.config.file.select.memory_bytes,
-        n_rows=n_rows,
-        weight=float(n_rows),
-        n_partitions=run.tables["corpus"].n_partitions,
-        k=n_rows if config.k1 is None else min(config.k1, n_rows),
-        local_k=0,
-        wishes=wishes,
-        given=_given(workers, wishes),
-        threads=workers.threads,
-        device="cuda" if resources.gpus else "cpu",
-    )
-    if config.weighted:
-        aim = replace(aim, weight=float(sum(workers.each(_weight).values())))
-        if aim.weight <= 0:
-            raise DataError("stage1.weighted: the weights of all rows add up to 0.")
-    if config.budget is not None:
-        affordable = workers.each(_affordable, config.budget).values()
-        cheapest = min((cost for cost, _ in affordable), default=np.inf)
-        n_most = sum(n for _, n in affordable)
-        if not n_most:
-            raise DataError(_too_dear(config, cheapest))
-        n_most = int(min(n_most, config.budget / cheapest * (1 + 1e-9)))
-        aim = replace(aim, k=min(aim.k, n_most))
-    return _with_required(workers, aim)
-
-
-def _too_dear(config: Stage1Config, cheapest: float) -> str:
-    cost = (
-        f"the cheapest costs {cheapest:g}" if np.isfinite(cheapest) else "none has a cost above 0"
-    )
-    return f"stage1.budget = {config.budget:g} buys no row: {cost}. Raise it, or mend the costs."
-
-
-def _weight(ledger: Ledger, parts: Sequence[Marker], rows: Mapped) -> float:
-    weight = read_sides(ledger, parts, rows.ids, ["weight"]).weight
-    return 0.0 if weight is None else float(weight.sum())
-
-
-def _affordable(
-    ledger: Ledger, parts: Sequence[Marker], rows: Mapped, budget: float
-) -> tuple[float, int]:
-    """The cheapest cost, and how many of the cheapest the budget buys."""
-    costs = read_sides(ledger, parts, rows.ids, ["cost"]).cost
-    assert costs is not None
-    total = np.cumsum(np.sort(costs))
-    most = int(np.searchsorted(total, budget * (1 + 1e-12), side="right"))
-    return float(costs.min(initial=np.inf)), most
-
-
-def _given(workers: Workers, wishes: Wishes) -> Matrix | None:
-    given = wishes.given
-    if given is None:
-        return None
-    parts = [] if given.vectors is None else [given.vectors]
-    if given.of_corpus:
-        found = workers.find(given.of_corpus)
-        require_found(given.of_corpus, found.there, key="stage1.given")
-        parts.append(found.vectors)
-    return np.concatenate(parts) if parts else None
-
-
-def _with_required(workers: Workers, aim: Aim) -> Aim:
-    """The aim with all that its required rows fix; every set holds them."""
-    if aim.wishes.required is None:
-        return aim
-    ids = aim.wishes.required.ids
-    found = workers.find(ids)
-    require_found(ids, found.there, key="stage1.required")
-    rows = workers.each(_sides_of, list(ids), aim.side_names).values()
-    tables = [table for table in rows if table.num_rows]
-    sides = pa.concat_tables(tables)
-    own = Sides(
-        cost=sides["cost"].to_numpy() if aim.config.budget is not None else None,
-        group=sides["group"].combine_chunks() if aim.config.max_per_group else None,
-    )
-    require_within(aim.config, own)
-    full: tuple[int, ...] = ()
-    if own.group is not None and aim.config.max_per_group is not None:
-        codes, counts = np.unique(group_codes(own.group), return_counts=True)
-        full = tuple(
-            int(code)
-            for code, count in zip(codes, counts, strict=True)
-            if code >= 0 and count >= aim.config.max_per_group
-        )
-    spent = 0.0 if own.cost is None else float(own.cost.sum())
-    return replace(
-        aim,
-        required=found.vectors,
-        full_groups=full,
-        spent=spent,
-        k=max(aim.k, len(ids)),
-    )
-
-
-def _sides_of(
-    ledger: Ledger, parts: Sequence[Marker], rows: Mapped, ids: list[str], names: list[str]
-) -> pa.Table:
-    """Cost and group of those of these ids that live here."""
-    at = rows.find(pa.array(ids, pa.string()))
-    here = rows.ids.take(pa.array(at[at >= 0]))
-    sides = read_sides(ledger, parts, here, [name for name in names if name in ("cost", "group")])
-    n = len(here)
-    return pa.table(
-        {
-            "cost": np.zeros(n) if sides.cost is None else sides.cost,
-            "group": pa.nulls(n, pa.string()) if sides.group is None else sides.group,
-        }
-    )
-
-
 def _unknown(workers: Workers, wishes: Wishes) -> str | None:
     """Forbidden ids that no row with a vector has, the first of them by name."""
     ids = list(wishes.forbidden.ids) if wishes.forbidden else []
@@ -407,39 +263,13 @@ def _warn(run: Run, choice: Choice, facts: dict[str, Any]) -> None:
             f"stage1.k1 = {config.k1} is more than the {n_rows} rows that can be chosen; "
             f"all {n_rows} are"
         )
-    dim = _dimension(run, choice.encoder)
+    dim = dimension_of(run, choice.encoder)
     if config.diverse and config.k1 is not None and dim < config.k1 <= n_rows:
         run.progress.warn(
             f"stage1.k1 = {config.k1} is more than the {dim} dimensions of encoder "
             f"{choice.encoder}: beyond them the log-determinant hardly tells rows apart; a larger "
             "stage1.ridge, or coverage alone, says more there"
         )
-
-
-def _dimension(run: Run, encoder: str) -> int:
-    markers = [marker for part in run.vectors_by_partition(encoder) for marker in part]
-    if not markers:
-        return 1
-    with run.ledger.opened(markers[0]) as file:
-        return int(file.schema_arrow.field("vector").type.list_size)
-
-
-def _plan(run: Run, workers: Workers, aim: Aim, encoder: str) -> MergePlan:
-    ok = [sum_counts(part, "status").get("ok", 0) for part in run.vectors_by_partition(encoder)]
-    return require_room(
-        Sizes(
-            n_rows=aim.n_rows,
-            dim=_dimension(run, encoder),
-            k=aim.k,
-            stage1=aim.config,
-            select=run.config.file.select,
-            n_partitions=aim.n_partitions,
-            storage=aim.storage,
-            n_workers=workers.n_actors,
-            threads=aim.threads,
-            n_largest=max(ok, default=0),
-        )
-    )
 
 
 def _local(run: Run, workers: Workers, choice: Choice, aim: Aim) -> list[Marker]:

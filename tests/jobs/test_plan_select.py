@@ -11,10 +11,10 @@ from jobs.config_select import SelectConfig, Stage1Config
 from jobs.errors import ConfigError
 from jobs.plan_lines import lines_of
 from jobs.plan_select import FLOP_PER_CORE_SECOND, certificate_of, plan_settings, predict
-from jobs.select_aim import Aim
-from jobs.select_inputs import read_wishes
-from jobs.select_merge import certificate_kind
-from jobs.select_sizes import Sizes
+from jobs.selecting.aim import Aim
+from jobs.selecting.certificate import certificate_kind
+from jobs.selecting.inputs import read_wishes
+from jobs.selecting.sizes import Sizes
 
 
 def sized(n, k, *, dim=384, stage1=None, select=None, **more):

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from jobs.config_select import SelectConfig, Stage1Config
 from jobs.errors import ConfigError
-from jobs.select_room import (
+from jobs.selecting.room import (
     controls_kept,
     least_workers,
     memory_of,
     merges_of,
     require_room,
 )
-from jobs.select_sizes import MIB, Sizes
+from jobs.selecting.sizes import MIB, Sizes
 
 HUGE = 10**8
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from jobs.config_select import Stage1Config
 from jobs.errors import ConfigError, DataError
-from jobs.id_files import IdList, digest_of, existing, read_ids, require_distinct, shown
-from jobs.mapped import Mapped
-from jobs.side_columns import Bools, Sides, group_codes
+from jobs.selecting.id_files import IdList, digest_of, existing, read_ids, require_distinct, shown
+from jobs.selecting.mapped import Mapped
+from jobs.selecting.side_columns import Bools, Sides, group_codes
 from jobs.vectors import ENCODER_KEY, Matrix, to_matrix
 from selection.arrays import MAX_SQUARED_NORM
 from selection.request import BUDGET_SLACK, Limits

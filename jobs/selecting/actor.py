@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from jobs.errors import DualdivError
 from jobs.ledger import Ledger, Marker
-from jobs.mapped import Mapped, Stored, map_vectors
-from jobs.side_columns import read_sides
+from jobs.selecting.mapped import Mapped, Stored, map_vectors
+from jobs.selecting.side_columns import read_sides
 from jobs.vectors import Matrix, drawn, random_keys
 from selection.arrays import rows_of
 from selection.coverage import CoverageShard

@@ -6,8 +6,7 @@ import pytest
 from jobs.config_schema import WorkersConfig
 from jobs.config_select import Stage1Config
 from jobs.ledger import Ledger
-from jobs.mapped import map_vectors
-from jobs.select_bounds import (
+from jobs.selecting.bounds import (
     Question,
     bounds_of,
     covered_sample,
@@ -15,14 +14,15 @@ from jobs.select_bounds import (
     from_sample,
     sampled_bounds,
 )
-from jobs.select_inputs import read_wishes
-from jobs.select_oracle import oracles
-from jobs.select_workers import Workers
+from jobs.selecting.inputs import read_wishes
+from jobs.selecting.mapped import map_vectors
+from jobs.selecting.oracle import oracles
+from jobs.selecting.workers import Workers
 from selection.coverage import CoverageShard
 from selection.diversity import LogDet
 from selection.objective import Objective
 from selection.top_gains import joined, top_gains
-from tests.jobs.embedded_parts import embed_part, row_part, unit_rows
+from tests.jobs.selecting.embedded_parts import embed_part, row_part, unit_rows
 
 SIZES = (12, 0, 9)
 ROWS = np.concatenate([unit_rows(n, p) for p, n in enumerate(SIZES)])
@@ -105,7 +105,7 @@ def test_without_a_diversity_term_only_coverage_is_bounded(tree, question):
 
 @pytest.mark.ray
 def test_actors_find_the_bounds_of_one_process(tree, question, embedded_ray, monkeypatch):
-    monkeypatch.setattr("jobs.select_bounds.BLOCK_ROWS", 5)
+    monkeypatch.setattr("jobs.selecting.bounds.BLOCK_ROWS", 5)
     ledger, parts, rows = tree
     plain = [{p: [m.as_dict() for m in made[p]] for p in made} for made in (parts, rows)]
     crew = Workers(

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.ledger import Ledger, Marker, Unit
-from jobs.mapped import Mapped
-from jobs.select_aim import Aim
-from jobs.select_inputs import limits_of
-from jobs.select_union import list_of_vectors
-from jobs.side_columns import Sides, group_codes
+from jobs.selecting.aim import Aim
+from jobs.selecting.inputs import limits_of
+from jobs.selecting.mapped import Mapped
+from jobs.selecting.side_columns import Sides, group_codes
+from jobs.selecting.union import list_of_vectors
 from selection.arrays import squared_norms
 from selection.request import Request
 from selection.stage1 import Local, random_picks, select_local

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.ledger import Ledger, Marker
-from jobs.mapped import Stored
-from jobs.select_aim import Aim
+from jobs.selecting.aim import Aim
+from jobs.selecting.mapped import Stored
 from jobs.vectors import list_values
 from selection.request import Limits, Request
 
@@ -23,7 +23,7 @@ class Union:
     """Candidates in the ascending order of their ids, one row each.
 
     Attributes:
-        rows: (n) rows as `select_local.table_of` makes them.
+        rows: (n) rows as `jobs.selecting.local.table_of` makes them.
         vectors: (n, d) as stored.
         sets: Per answer, the indices of what it chose, in its order.
         controls: Per answer, the indices of its random rows, in their order.

@@ -18,10 +18,10 @@ from jobs.progress import Progress
 from jobs.readers.hashes import partition_of
 from jobs.readers.row_tables import ROW_SCHEMA
 from jobs.run import Part, Run, Table
-from jobs.select_room import merges_of
-from jobs.select_sizes import Sizes
+from jobs.selecting.room import merges_of
+from jobs.selecting.sizes import Sizes
 from jobs.vectors import to_lists, vector_schema
-from tests.jobs.inline_workers import InlineRay
+from tests.jobs.selecting.inline_workers import InlineRay
 
 ENCODER_ID = "mini-0123"
 SIDES = ("weight", "group", "cost", "quality")

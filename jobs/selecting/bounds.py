@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from jobs.config_select import Stage1Config
 from jobs.ledger import Ledger, Marker
-from jobs.mapped import Mapped, Stored
-from jobs.select_actor import Floats
-from jobs.select_inputs import Wishes, limits_of
-from jobs.select_oracle import ActorCoverage
-from jobs.select_workers import Workers
-from jobs.side_columns import read_sides
+from jobs.selecting.actor import Floats
+from jobs.selecting.inputs import Wishes, limits_of
+from jobs.selecting.mapped import Mapped, Stored
+from jobs.selecting.oracle import ActorCoverage
+from jobs.selecting.side_columns import read_sides
+from jobs.selecting.workers import Workers
 from jobs.vectors import Matrix
 from selection.diversity import LogDet
 from selection.kernels import excess, lift_cover

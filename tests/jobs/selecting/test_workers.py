@@ -6,13 +6,13 @@ import pytest
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ClusterError, DataError, InvariantError
 from jobs.ledger import Ledger
-from jobs.select_actor import Ground
-from jobs.select_oracle import oracles
-from jobs.select_workers import MAX_RESTARTS, Workers
+from jobs.selecting.actor import Ground
+from jobs.selecting.oracle import oracles
+from jobs.selecting.workers import MAX_RESTARTS, Workers
 from selection.coverage import CoverageShard, LocalCoverage
 from selection.lazy_greedy import lazy_greedy
 from selection.objective import Objective
-from tests.jobs.embedded_parts import embed_part, row_part, unit_rows
+from tests.jobs.selecting.embedded_parts import embed_part, row_part, unit_rows
 from tests.selection.asking import ask
 
 pytestmark = pytest.mark.ray

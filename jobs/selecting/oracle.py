@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from jobs.errors import InvariantError
-from jobs.mapped import Stored
-from jobs.select_actor import Floats, Ground, Ints
-from jobs.select_workers import WHOLE, Workers
+from jobs.selecting.actor import Floats, Ground, Ints
+from jobs.selecting.mapped import Stored
+from jobs.selecting.workers import WHOLE, Workers
 from jobs.vectors import Matrix
 
 

@@ -11,8 +11,8 @@ from jobs.cluster import threads
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
-from jobs.mapped import Stored
-from jobs.select_actor import Failure, Floats, Ground, Ints, Plain, SelectWorker
+from jobs.selecting.actor import Failure, Floats, Ground, Ints, Plain, SelectWorker
+from jobs.selecting.mapped import Stored
 from jobs.vectors import Matrix
 from selection.arrays import rows_of
 

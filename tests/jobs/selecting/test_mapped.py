@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs import mapped
 from jobs.errors import ClusterError, DataError, InvariantError
 from jobs.ledger import Ledger
-from jobs.mapped import map_vectors
+from jobs.selecting import mapped
+from jobs.selecting.mapped import map_vectors
 from jobs.vectors import usable
-from tests.jobs.embedded_parts import embed_part, unit_rows
+from tests.jobs.selecting.embedded_parts import embed_part, unit_rows
 
 
 @pytest.fixture

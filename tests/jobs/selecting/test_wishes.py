@@ -9,7 +9,7 @@ import pytest
 
 from jobs.errors import ConfigError, DataError
 from jobs.ledger import Unit
-from tests.jobs.embedded_corpus import EmbeddedCorpus, clustered, ids_for
+from tests.jobs.selecting.embedded_corpus import EmbeddedCorpus, clustered, ids_for
 
 N, P, EMPTY = 150, 4, 1
 IDS = ids_for(N, partitions=P, without=[EMPTY])

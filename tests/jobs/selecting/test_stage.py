@@ -14,14 +14,14 @@ from jobs.vectors import ENCODER_KEY, random_keys
 from selection.modes import Effort
 from selection.objective import Objective
 from selection.stage1 import select_local
-from tests.jobs.embedded_corpus import (
+from tests.jobs.selecting.embedded_corpus import (
     ENCODER_ID,
     EmbeddedCorpus,
     clustered,
     ids_for,
     without_times,
 )
-from tests.jobs.inline_workers import InlineRay
+from tests.jobs.selecting.inline_workers import InlineRay
 from tests.selection.asking import ask
 from tests.selection.literal import terms
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.errors import DataError
-from jobs.id_files import shown
 from jobs.ledger import Ledger, Marker
+from jobs.selecting.id_files import shown
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -6,8 +6,8 @@ import pytest
 
 from jobs.errors import DataError
 from jobs.ledger import Ledger
-from jobs.side_columns import group_codes, read_sides
-from tests.jobs.embedded_parts import row_part
+from jobs.selecting.side_columns import group_codes, read_sides
+from tests.jobs.selecting.embedded_parts import row_part
 
 
 @pytest.fixture

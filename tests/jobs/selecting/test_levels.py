@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jobs.errors import ConfigError
-from jobs.select_room import memory_of, require_room
-from tests.jobs.embedded_corpus import EmbeddedCorpus, clustered, ids_for
+from jobs.selecting.room import memory_of, require_room
+from tests.jobs.selecting.embedded_corpus import EmbeddedCorpus, clustered, ids_for
 
 N, P, DIM, K1 = 320, 16, 12, 12
 EMPTY = [4, 5]

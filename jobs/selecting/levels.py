@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.ledger import Ledger, Marker, Unit
-from jobs.mapped import Stored
-from jobs.select_actor import Ground
-from jobs.select_aim import Aim
-from jobs.select_local import Indices
-from jobs.select_oracle import oracles
-from jobs.select_union import Union, list_of_vectors, stored_matrix, union_of
-from jobs.select_workers import Workers
+from jobs.selecting.actor import Ground
+from jobs.selecting.aim import Aim
+from jobs.selecting.local import Indices
+from jobs.selecting.mapped import Stored
+from jobs.selecting.oracle import oracles
+from jobs.selecting.union import Union, list_of_vectors, stored_matrix, union_of
+from jobs.selecting.workers import Workers
 from jobs.vectors import shares
 from selection.coverage import CoverageOracle, CoverageShard, LocalCoverage
 from selection.merge import Merged, merge

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from jobs.ledger import Marker
-from jobs.select_merge import Outcome, Root
+from jobs.selecting.merge import Outcome
+from jobs.selecting.root import Root
 from selection.tree import MergePlan
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from jobs.config_select import LambdaConfig, Stage1Config
 from jobs.ledger import Ledger, Marker
-from jobs.mapped import Mapped
-from jobs.select_inputs import Wishes, limits_of
-from jobs.side_columns import Sides, read_sides
+from jobs.selecting.inputs import Wishes, limits_of
+from jobs.selecting.mapped import Mapped
+from jobs.selecting.side_columns import Sides, read_sides
 from jobs.vectors import Matrix, random_keys
 from selection.lambda_rule import LambdaRule
 from selection.modes import Effort

@@ -7,9 +7,8 @@ import pytest
 
 from jobs.config_select import Stage1Config
 from jobs.errors import ConfigError, DataError
-from jobs.id_files import read_ids
-from jobs.mapped import Mapped
-from jobs.select_inputs import (
+from jobs.selecting.id_files import read_ids
+from jobs.selecting.inputs import (
     Wishes,
     limits_of,
     read_given,
@@ -17,9 +16,10 @@ from jobs.select_inputs import (
     require_found,
     require_within,
 )
-from jobs.side_columns import Sides
+from jobs.selecting.mapped import Mapped
+from jobs.selecting.side_columns import Sides
 from jobs.vectors import to_lists, with_encoder
-from tests.jobs.embedded_parts import unit_rows
+from tests.jobs.selecting.embedded_parts import unit_rows
 
 
 def write_vectors(path, ids, vectors, encoder="mini@1"):

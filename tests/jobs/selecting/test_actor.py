@@ -6,11 +6,11 @@ import pytest
 
 from jobs.errors import DataError
 from jobs.ledger import Ledger
-from jobs.mapped import map_vectors
-from jobs.select_actor import Failure, Ground, SelectWorker
+from jobs.selecting.actor import Failure, Ground, SelectWorker
+from jobs.selecting.mapped import map_vectors
 from jobs.vectors import drawn, random_keys
 from selection.coverage import CoverageShard
-from tests.jobs.embedded_parts import embed_part, row_part, unit_rows
+from tests.jobs.selecting.embedded_parts import embed_part, row_part, unit_rows
 
 SIZES = {0: 40, 1: 0, 2: 25}
 WEIGHTS = {p: np.random.default_rng(p).integers(1, 5, n).astype(float) for p, n in SIZES.items()}

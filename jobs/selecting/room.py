@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from jobs.errors import ConfigError
-from jobs.select_sizes import MIB, Sizes
+from jobs.selecting.sizes import MIB, Sizes
 from selection.lazy_greedy import MOST_AT_ONCE
 from selection.modes import Effort
 from selection.stage1 import WIDE_SHARE
