@@ -143,7 +143,6 @@ class CertificateWatch:
             oracle: Knows the weight of the ground points.
             candidates: (n, d) float32 or float16.
         """
-        given = request.given is not None and len(request.given) > 0
         weight = oracle.total_weight
         scale = objective.coverage_scale(
             weight, weight=request.coverage_weight, n_total=request.n_total
@@ -153,7 +152,7 @@ class CertificateWatch:
         return cls(
             request.k,
             objective,
-            baseline=0.0 if given else scale * weight,
+            baseline=0.0 if request.has_given else scale * weight,
             dim=candidates.shape[1],
             max_squared_norm=float(squared_norms(candidates).max(initial=0.0)),
             n_required=0 if required is None else len(required),

@@ -234,8 +234,7 @@ class _Search:
         self._diversity = trace.diversity_gains(np.arange(n, dtype=np.int64))
         self._bound = np.empty(n, dtype=np.float64)
         # With something given already the first gains are bounds, not gains.
-        given = request.given is not None and len(request.given) > 0
-        self._verified_at = np.full(n, -1 if given else 0, dtype=np.int64)
+        self._verified_at = np.full(n, -1 if request.has_given else 0, dtype=np.int64)
         self._floor = COSINE_ROUNDING * trace.scale * trace.oracle.total_weight
         self._needs: list[int] = []
         self._all_bounds()

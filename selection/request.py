@@ -64,6 +64,11 @@ class Request:
     given: Float32 | None = None
 
     @property
+    def has_given(self) -> bool:
+        """True when the picks build on vectors that are there already: then f(S | A) counts."""
+        return self.given is not None and len(self.given) > 0
+
+    @property
     def per_cost(self) -> bool:
         """True when a budget limits the picks."""
         return self.limits.budget is not None

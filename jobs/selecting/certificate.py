@@ -124,9 +124,7 @@ def _scale(root: Root, objective: Objective, weight: float) -> float:
 
 
 def _baseline(root: Root, objective: Objective, weight: float) -> float:
-    given = root.request.given
-    has_given = given is not None and len(given) > 0
-    return 0.0 if has_given else _scale(root, objective, weight) * weight
+    return 0.0 if root.request.has_given else _scale(root, objective, weight) * weight
 
 
 def _watch(

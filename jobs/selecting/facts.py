@@ -101,7 +101,7 @@ def _plain(value: float | None) -> float | None:
 def _coverage(root: Root, outcome: Outcome) -> float:
     """C of the choice as the paper has it, without the baseline of -1 a point."""
     baseline = root.whole.total_weight if root.aim.config.lambda_scale == "absolute" else 1.0
-    if root.request.given is not None and len(root.request.given):
+    if root.request.has_given:
         baseline = 0.0
     return float(np.sum(outcome.terms.coverage_gains)) - baseline
 
