@@ -104,3 +104,19 @@ def add_excess_per_query(cosines: Float32, covers: Float32, total: Float64) -> N
     """
     for query in range(covers.shape[0]):
         add_excess(cosines, covers[query], None, total[query])
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def add_to_centres(rows: Float32, mass: Float64, labels: Int64, sums: Float64) -> None:
+    """Add every row times its mass to the sum of its cluster; O(rows * d).
+
+    Args:
+        rows: (rows, d) float32.
+        mass: (rows,) float64.
+        labels: (rows,) int64, the cluster of each.
+        sums: (clusters, d) float64, added to in place, row after row.
+    """
+    for i in range(rows.shape[0]):
+        weight, total = mass[i], sums[labels[i]]
+        for j in range(rows.shape[1]):
+            total[j] += weight * rows[i, j]
