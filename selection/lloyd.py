@@ -130,7 +130,7 @@ def lloyd(points: Points, centres: Float32, *, n_fixed: int) -> Clusters:
     for number in range(MOST_ROUNDS + 1):
         labels, distances = _assigned(points, centres)
         total = float(np.sum(points.mass * distances))
-        still = np.array_equal(labels, last) or fallen_to - total <= LEAST_FALL * fallen_to
+        still = np.array_equal(labels, last) or total >= (1 - LEAST_FALL) * fallen_to
         if number == MOST_ROUNDS or still or len(centres) == n_fixed:
             break
         centres, moved = _means(points, centres, labels, distances, n_fixed=n_fixed)

@@ -1,0 +1,49 @@
+"""Work of the Stage 1 methods that go by a rule of their own, in pairs of two rows."""
+
+from jobs.selecting.sizes import Sizes
+from selection.crowd import VOTERS_MOST
+from selection.tree import MergePlan
+
+# k-center and the start of k-means look at all rows for each pick, in products as wide as the edge
+# of a tile; Lloyd's rounds differ from corpus to corpus; votes are products in float64, and sorted.
+PICK_COLUMNS, LLOYD_ROUNDS, VOTE_PAIRS = 16, 25, 3.5
+
+
+def local_pairs(sizes: Sizes, n: int, k: int) -> float:
+    """Pairs by which one partition of n rows chooses k, judging them among it."""
+    return _rule(sizes, n, k, n_voters=min(n, VOTERS_MOST)) + float(k) * n
+
+
+def merge_pairs(sizes: Sizes, merges: MergePlan) -> tuple[float, float]:
+    """Pairs of all merges below the last, and of the last; 0 for `random`, which is only judged.
+
+    Args:
+        sizes: Of the setting.
+        merges: Its tree.
+    """
+    if sizes.stage1.method == "random":
+        return 0.0, 0.0
+    last = merges.levels[-1]
+    below = sum(
+        level.nodes * (_merged(sizes, sizes.sample, level.candidates, level.k))
+        for level in merges.levels[:-1]
+    )
+    return float(below), _merged(sizes, sizes.n_rows, last.candidates, sizes.k)
+
+
+def _merged(sizes: Sizes, n_ground: int, n: int, k: int) -> float:
+    """Voters are compared with the candidates and with each other; picks are judged."""
+    voters = min(n_ground, VOTERS_MOST)
+    reach = VOTE_PAIRS * voters**2 if sizes.stage1.method == "vote-k" else 0.0
+    return _rule(sizes, n, k, n_voters=voters) + reach + float(k) * n_ground
+
+
+def _rule(sizes: Sizes, n: int, k: int, *, n_voters: int) -> float:
+    k = min(k, n)
+    pairs = {
+        "random": 0.0,
+        "kcenter": PICK_COLUMNS * n * k,
+        "kmeans": (PICK_COLUMNS + LLOYD_ROUNDS) * n * k,
+        "vote-k": VOTE_PAIRS * n * n_voters,
+    }
+    return float(pairs[sizes.stage1.method])
