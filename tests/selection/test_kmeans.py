@@ -59,8 +59,8 @@ def test_blobs_are_found_as_scikit_learn_finds_them(seed):
 
 def test_where_there_are_no_blobs_one_start_is_on_average_as_good_as_one_of_theirs(unit_vectors):
     vectors = unit_vectors(600, 8, n_topics=9, spread=0.35)
-    ours = [clustered(vectors, 9, keys=keys_of(600, s))[1].inertia for s in range(12)]
-    theirs = [KMeans(9, n_init=1, random_state=s).fit(vectors).inertia_ for s in range(12)]
+    ours = [clustered(vectors, 9, keys=keys_of(600, s))[1].inertia for s in range(40)]
+    theirs = [KMeans(9, n_init=1, random_state=s).fit(vectors).inertia_ for s in range(40)]
     assert np.mean(ours) <= 1.03 * np.mean(theirs)
 
 
