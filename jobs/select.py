@@ -34,6 +34,8 @@ from selection.stage1 import DRAWN, MAXIMISE_F, STAGE1
 
 VERSION = 2
 NO_STAGE1 = "none"
+# Where vote-k votes for so large a part of the corpus, its votes mean little.
+MANY_NEIGHBOURS = 0.25
 
 
 # What it needs: the vectors of the corpus.
@@ -289,6 +291,11 @@ def _warn(run: Run, choice: Choice, facts: dict[str, Any]) -> None:
         run.progress.warn(
             f"stage1.k1 = {config.k1} is more than the {n_rows} rows that can be chosen; "
             f"all {n_rows} are"
+        )
+    if config.method == "vote-k" and config.neighbours > MANY_NEIGHBOURS * n_rows:
+        run.progress.warn(
+            f"stage1.neighbours = {config.neighbours} is much of the {n_rows} rows, so that rows "
+            "vote for what is not near to them; vote-k's paper takes 150 of 3,000, a twentieth"
         )
     dim = dimension_of(run, choice.encoder)
     if config.diverse and config.k1 is not None and dim < config.k1 <= n_rows:

@@ -97,6 +97,12 @@ def test_f_measures_it_beside_the_random_controls_and_nothing_is_proved(corpus, 
     assert greedy["certificate_none"] is None
 
 
+@pytest.mark.parametrize(("neighbours", "told"), [(150, True), (20, False)])
+def test_votes_for_much_of_the_corpus_are_told(corpus, neighbours, told):
+    found = corpus.select(k1=2, method="vote-k", neighbours=neighbours)
+    assert any("neighbours = 150" in text for text in found.run.progress.warnings) == told
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_one_partition_picks_as_one_call_over_all_rows(tmp_path, method):
     corpus = make(tmp_path, partitions=1)
