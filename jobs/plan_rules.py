@@ -4,8 +4,8 @@ from jobs.selecting.sizes import Sizes
 from selection.crowd import VOTERS_MOST
 from selection.tree import MergePlan
 
-# In time of a pair, measured at N = 20,000 to 100,000, k = 100, d = 384. k-center, and k-means while
-# it starts, look at all rows for each pick, with a few columns at a time. Lloyd took 8 to 10 rounds
+# In time of a pair, measured at N = 20,000 to 100,000, k = 100, d = 384. k-center, and the start of
+# k-means, look at all rows for each pick, with a few columns at a time. Lloyd took 8 to 10 rounds
 # of 1.3 here and may take more. Votes are products in float64, and sorted.
 FARTHEST_PAIRS, START_PAIRS, LLOYD_PAIRS, VOTE_PAIRS = 27.0, 41.0, 26.0, 2.2
 
