@@ -98,7 +98,7 @@ class Stage1Config(Section):
     mode: Literal["auto", "dense", "exact", "screened"] = "auto"
     m1: int = Field(8192, ge=2)
     m2: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
-    z: float = Field(2.0, ge=0)
+    z: float = Field(1.0, ge=0)
     neighbours: int = Field(150, ge=1)
     weighted: bool = False
     quality: bool = False

@@ -17,7 +17,6 @@ from jobs import (
     lock,
     manifest,
     rank,
-    report,
 )
 from jobs import select as stage1
 from jobs.checks import check_config
@@ -29,6 +28,14 @@ from jobs.progress import Progress
 from jobs.run import Run
 from jobs.status import STAGE_ENTRIES
 
+
+def _report(run: Run) -> None:
+    # Imported late: its pictures take seconds to import, and most runs end or fail before it.
+    from jobs import report
+
+    report.run_stage(run)
+
+
 STAGES: dict[str, Callable[[Run], None]] = {
     "ingest": ingest.run_stage,
     "embed": embed.run_stage,
@@ -38,7 +45,7 @@ STAGES: dict[str, Callable[[Run], None]] = {
     "assemble": assemble.run_stage,
     "generate": generate.run_stage,
     "evaluate": evaluate.run_stage,
-    "report": report.run_stage,
+    "report": _report,
 }
 # What a run that goes less far, or fails, must not make unlisted; each stage overwrites its own.
 KEPT_FROM_LAST_RUN = ("ingests", "overlap", *STAGE_ENTRIES)

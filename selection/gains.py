@@ -88,7 +88,7 @@ class ScreenedGains:
         self.evaluations = 0
         self.screened = 0
         self._trace, self._screening = trace, screening
-        self._own = OwnCover(candidates, request.given)
+        self._own = OwnCover(candidates, request.given, threads=screening.threads)
         self._screened_at = np.full(len(candidates), -1, dtype=np.int32)
         # Screened with the picks so far and not judged, and ground points looked at for it.
         self._seen = np.zeros(0, dtype=np.int64)

@@ -23,6 +23,8 @@ BATCH_MARGIN = 1.2
 # Candidates looked at together: their vectors are gathered, 12 MiB of float32 at 384 dimensions.
 MOST_AT_ONCE = 8_192
 _HISTORY = 32
+# Candidates that the steps scan; all others have smaller bounds until gains have fallen to those.
+_SCANNED = 65_536
 _FIRST_BATCH = 256
 # First gains are products with one vector: small blocks, so that 16-bit rows are widened in cache.
 _ROWS = 1024
@@ -184,6 +186,7 @@ def _greedy(
         k=request.k,
         quality=request.quality,
         given=request.given,
+        threads=1 if screening is None else screening.threads,
     )
     gains = (
         ExactGains(trace)
@@ -238,6 +241,7 @@ class _Search:
         self._floor = COSINE_ROUNDING * trace.scale * trace.oracle.total_weight
         self._needs: list[int] = []
         self._all_bounds()
+        self._scan_all()
 
     def run(self, watch: Watch | None) -> None:
         """Pick."""
@@ -253,19 +257,23 @@ class _Search:
 
     def step(self) -> bool:
         """Refresh stale candidates until none can beat or tie the best judged one, then pick."""
-        batch, before = self._batch_size(), self._bound.copy()
+        batch = self._batch_size()
+        scanned, before = self._scanned, self._bound[self._scanned]
         while True:
             threshold, fresh = self._threshold()
             rivals = self._rivals(threshold)
             if rivals.size:
                 self._refresh(self._largest(rivals, batch), threshold)
                 batch = min(2 * batch, MOST_AT_ONCE)
+            elif threshold <= self._beyond > -np.inf:
+                self._scan_all()
+                scanned, before = self._scanned, self._bound[self._scanned]
             elif threshold == -np.inf:
                 self._stop_diversity()
             else:
                 break
         # What had to be looked at, not what was: else one full pass would breed the next.
-        self._needs.append(int((self.allowance.alive & (before >= threshold)).sum()))
+        self._needs.append(int((self.allowance.alive[scanned] & (before >= threshold)).sum()))
         tied = fresh[self._bound[fresh] >= threshold]
         pick = int(tied[np.argmin(self._request.tie_rank[tied])])
         if self._request.limits.stop_at_negative and self._gain(pick) < 0:
@@ -279,6 +287,23 @@ class _Search:
         self._gains.add(pick)
         if not self._trace.fixed_lam:
             self._all_bounds()
+            self._scan_all()
+        elif len(self._scanned) > _SCANNED:
+            self._scan_largest()
+
+    def _scan_all(self) -> None:
+        """Let the steps look for rivals among all candidates."""
+        self._scanned = np.arange(len(self._bound), dtype=np.int64)
+        self._beyond = -np.inf
+
+    def _scan_largest(self) -> None:
+        """Let them look among the largest bounds only: no bound rises while lambda is fixed."""
+        self._scanned = np.flatnonzero(self.allowance.alive)
+        if len(self._scanned) > _SCANNED:
+            bounds = self._bound[self._scanned]
+            place = np.argpartition(-bounds, _SCANNED)
+            self._beyond = float(bounds[place[_SCANNED]])
+            self._scanned = np.sort(self._scanned[place[:_SCANNED]])
 
     def _gain(self, index: int) -> float:
         """Gain of f."""
@@ -298,7 +323,8 @@ class _Search:
     def _threshold(self) -> tuple[float, Int64]:
         """Smallest gain that still ties with the best judged one, and the judged candidates."""
         now = len(self._trace.picks)
-        fresh = np.flatnonzero(self.allowance.alive & (self._verified_at == now))
+        scanned = self._scanned
+        fresh = scanned[self.allowance.alive[scanned] & (self._verified_at[scanned] == now)]
         if not fresh.size:
             return -np.inf, fresh
         best = int(fresh[np.argmax(self._bound[fresh])])
@@ -312,9 +338,12 @@ class _Search:
         return float(self._bound[best]) - margin, fresh
 
     def _rivals(self, threshold: float) -> Int64:
-        stale = self.allowance.alive & (self._verified_at < len(self._trace.picks))
+        scanned, bound = self._scanned, self._bound[self._scanned]
+        stale = self.allowance.alive[scanned] & (
+            self._verified_at[scanned] < len(self._trace.picks)
+        )
         # A bound of -inf (no rank left) can only stay there: nothing to look at again.
-        return np.flatnonzero(stale & (self._bound >= threshold) & (self._bound > -np.inf))
+        return scanned[stale & (bound >= threshold) & (bound > -np.inf)]
 
     def _largest(self, rivals: Int64, batch: int) -> Int64:
         if len(rivals) > batch:
@@ -334,6 +363,7 @@ class _Search:
         self._diverse = False
         self._diversity[:] = 0.0 if self._request.quality is None else self._request.quality
         self._all_bounds()
+        self._scan_all()
 
     def _batch_size(self) -> int:
         needs = self._needs[2:][-_HISTORY:]  # the first pick is free, the second needs a full pass

@@ -40,7 +40,7 @@ class Effort:
     mode: Mode = "auto"
     m1: int = 8_192
     m2: int | Literal["all"] | None = None
-    z: float = 2.0
+    z: float = 1.0
     memory_bytes: int = 2 * 2**30
 
     def __post_init__(self) -> None:

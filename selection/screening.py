@@ -6,29 +6,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selection.arrays import Bool, Float32, Float64, Int64, Vectors, rows_of
+from selection.arrays import Bool, Float32, Float64, Int64, Vectors, rows_of, squared_norms
 from selection.coverage import CoverageOracle
+from selection.tiles import blocks, share_out
 
-# Candidates gathered at a time: 6 MiB of float32 at 384 dimensions.
-_ROWS = 4096
+# Candidates gathered at a time. Few, so that they were last looked at with like numbers of picks.
+_ROWS = 512
 
 
 class OwnCover:
     """Each candidate's largest cosine to what was picked, brought up to date only when asked."""
 
-    def __init__(self, candidates: Vectors, given: Float32 | None = None) -> None:
+    def __init__(
+        self, candidates: Vectors, given: Float32 | None = None, *, threads: int = 1
+    ) -> None:
         """Start from no picks.
 
         Args:
             candidates: (n, d) float32 or float16.
             given: (a, d) float32 vectors that are chosen already, or None.
+            threads: Threads to use.
         """
-        self._candidates = candidates
+        self._candidates, self._threads = candidates, threads
         n, dim = candidates.shape
         first = np.zeros((0, dim), dtype=np.float32) if given is None else given
         self._picks = np.empty((max(64, 2 * len(first)), dim), dtype=np.float32)
         self._picks[: len(first)] = first
         self._n = len(first)
+        self._squared = squared_norms(candidates)
         self._cover = np.full(n, -1.0, dtype=np.float32)
         self._at = np.zeros(n, dtype=np.int32)
 
@@ -43,27 +48,24 @@ class OwnCover:
         """Return what each candidate would add to its own cover, max(0, |e_x|^2 - cover_x).
 
         Args:
-            indices: (c,) int64.
+            indices: (c,) int64, each once.
 
         Returns:
-            (c,) float64; O(c d) time for each pick since the oldest of them was last looked at.
+            (c,) float64; O(c d) time for each pick since they were last looked at.
         """
-        own = np.empty(len(indices), dtype=np.float64)
-        for start in range(0, len(indices), _ROWS):
-            part = indices[start : start + _ROWS]
-            own[start : start + len(part)] = self._own_excess(part)
-        return own
-
-    def _own_excess(self, indices: Int64) -> Float64:
-        rows = rows_of(self._candidates, indices)
-        since = int(self._at[indices].min())
-        if since < self._n:
-            cosines = rows @ self._picks[since : self._n].T
-            self._cover[indices] = np.maximum(self._cover[indices], cosines.max(axis=1))
-            self._at[indices] = self._n
-        squares = np.einsum("ij,ij->i", rows, rows)
-        excess: Float64 = np.maximum(0.0, squares - self._cover[indices]).astype(np.float64)
+        stale = indices[self._at[indices] < self._n]
+        stale = stale[np.argsort(self._at[stale], kind="stable")]
+        parts = [stale[rows] for rows in blocks(len(stale), _ROWS)]
+        for _ in share_out(self._raise, parts, threads=self._threads):
+            pass
+        excess: Float64 = np.maximum(0.0, self._squared[indices] - self._cover[indices])
         return excess
+
+    def _raise(self, indices: Int64) -> None:
+        since = int(self._at[indices[0]])
+        cosines = rows_of(self._candidates, indices) @ self._picks[since : self._n].T
+        self._cover[indices] = np.maximum(self._cover[indices], cosines.max(axis=1))
+        self._at[indices] = self._n
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ class Sample:
         rest = float(self.population - 1)
         count = np.maximum(count, 1.0)
         mean = total / count
-        variance = np.maximum(0.0, squares / count - mean**2)
+        # As if one sampled point more had been a copy: a small cluster may have none in the sample.
+        variance = np.maximum(0.0, (squares + excess**2) / count - mean**2)
         # Drawn without replacement: a sample of everything has no error.
         finite = np.maximum(0.0, 1.0 - count / max(rest, 1.0))
         return excess + rest * mean, rest * np.sqrt(variance / count * finite)
@@ -122,11 +125,13 @@ class Screening:
             stale candidate is judged at once.
         verify: The larger sample that leaders are judged on; None: the exact oracle, all of V.
         z: Standard errors added to an estimate on the small sample to make it an upper bound.
+        threads: Threads for each candidate's own cover.
     """
 
     screen: Sample | None
     verify: Sample | None
-    z: float = 2.0
+    z: float = 1.0
+    threads: int = 1
 
     @property
     def smallest(self) -> CoverageOracle | None:

@@ -370,7 +370,8 @@ class Ground:
         verify = None
         if isinstance(effort.m2, int):
             verify = self._sample(effort.m2, request)
-        return Screening(self._sample(effort.m1, request), verify, effort.z)
+        screen = self._sample(effort.m1, request)
+        return Screening(screen, verify, effort.z, self._threads)
 
     def _sample(self, m: int, request: Request) -> Sample:
         rows = sample_rows(request.keys, m)

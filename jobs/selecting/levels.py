@@ -173,10 +173,11 @@ def merge_on(aim: Aim, union: Union, ground: pa.Table, *, k: int) -> Merged:
     )
     whole = len(vectors) == aim.n_rows
     verify = None if whole else points.sample(everything, np.arange(len(vectors)))
-    screening = None if verify is None else Screening(None, verify)
+    screening = None if verify is None else Screening(None, verify, threads=aim.threads)
     if effort.mode == "screened":
         rows = sample_rows(aim.keys(ground.column("id").to_pylist()), effort.m1)
-        screening = Screening(points.sample(points.oracle(rows), rows), verify, effort.z)
+        screen = points.sample(points.oracle(rows), rows)
+        screening = Screening(screen, verify, effort.z, aim.threads)
     return merge(
         aim.config.method,
         everything,

@@ -72,21 +72,30 @@ def ids_by_arm(project):
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory):
-    """The same project run undisturbed, and killed at three moments and resumed."""
+    """The same project run undisturbed, and beside it killed at three moments and resumed."""
     calm, disturbed = (Project(tmp_path_factory.mktemp(name)) for name in ("calm", "disturbed"))
     for project in (calm, disturbed):
         project.config["arms"] = ARMS
-    calm.told = finish(start(calm))
-    disturbed.kept = []
+    undisturbed = start(calm)
+    try:
+        disturb(disturbed)
+        calm.told = finish(undisturbed)
+    finally:
+        undisturbed.kill()
+    return calm, disturbed
+
+
+def disturb(project):
+    """Kill the run as soon as each of three stages has something, then let it end."""
+    project.kept = []
     for moment in (
         "embeddings/*/*/part.done.json",
         "candidates/*/local-*.done.json",
         "outputs/*/part-*.done.json",
     ):
-        kill_when(disturbed, moment, start(disturbed))
-        disturbed.kept.append(table_files(disturbed))
-    disturbed.told = finish(start(disturbed))
-    return calm, disturbed
+        kill_when(project, moment, start(project))
+        project.kept.append(table_files(project))
+    project.told = finish(start(project))
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,14 @@
 """Costs, groups, required, given, weights, quality: against greedy from the definition."""
 
 from itertools import combinations
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import selection.lazy_greedy as searching
 from selection.coverage import CoverageShard, LocalCoverage
 from selection.lazy_greedy import evaluate, knapsack_greedy, lazy_greedy
 from selection.objective import Objective
@@ -257,3 +259,32 @@ def test_quality_still_decides_when_no_rank_is_left(unit_vectors, n, seed):
     gains = oracle.gains(np.array(others)) + 50.0 * quality[others]
     assert rest[0] >= gains.max() - 1e-4
     assert first in others
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    n=st.integers(6, 60),
+    seed=st.integers(0, 10_000),
+    lam=LAMBDAS,
+    ridge=st.sampled_from([0.0, 1e-3]),
+    more=st.sampled_from(["plain", "groups", "budget", "required"]),
+    scanned=st.integers(1, 5),
+)
+def test_scanning_the_largest_bounds_only_changes_no_pick(
+    unit_vectors, n, seed, lam, ridge, more, scanned
+):
+    vectors, made = unit_vectors(n, 4, seed=seed), draw(n, seed)
+    limits = {
+        "plain": {},
+        "groups": {"groups": made["groups"], "max_per_group": 2},
+        "budget": {"costs": made["costs"], "budget": n / 4},
+        "required": {"required": np.array([3, 1])},
+    }[more]
+    if more == "budget" and lam > 0:
+        ridge = 1e-3
+    request = ask(n, min(n, 9), Objective(lam=lam, ridge=ridge), **limits)
+    every = lazy_greedy(oracle_of(vectors), vectors, request)
+    with mock.patch.object(searching, "_SCANNED", scanned):
+        few = lazy_greedy(oracle_of(vectors), vectors, request)
+    assert few.picks.tolist() == every.picks.tolist()
+    np.testing.assert_allclose(few.gains, every.gains, rtol=1e-6, atol=1e-6)

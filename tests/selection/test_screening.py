@@ -194,3 +194,18 @@ def test_a_rule_on_a_sample_reports_every_term_on_all_points(unit_vectors, end):
     )
     judged = value_of(vectors, result.picks, Objective(lam=end, ridge=1e-2))
     assert result.value == pytest.approx(judged, rel=1e-6)
+
+
+def test_a_candidate_whose_twins_the_sample_missed_keeps_a_margin():
+    cluster = np.tile(np.eye(4, dtype=np.float32)[0], (10, 1))
+    rest = np.tile(np.eye(4, dtype=np.float32)[1], (90, 1))
+    vectors = np.concatenate([cluster, rest])
+    members = np.arange(100) >= 80  # 20 points, none of the cluster
+    oracle, own = LocalCoverage([CoverageShard(vectors[80:])], vectors), OwnCover(vectors)
+    for pick in (10,):
+        oracle.add(pick)
+        own.add(pick)
+    estimate, error = Sample(oracle, members, 100).estimate(np.array([0]), own)
+    # Nothing seen but itself; the error is that of one copy among 20 points, 79 of 99 unseen.
+    assert estimate[0] == pytest.approx(1.0)
+    assert error[0] == pytest.approx(99 / 20 * np.sqrt(79 / 99))
