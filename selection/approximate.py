@@ -22,13 +22,14 @@ class GraphOptions:
     """When and how a graph (HNSW, Malkov and Yashunin 2018) stands in for comparing all.
 
     Attributes:
-        exact_up_to: Pools of at most so many records are compared whole, always rightly.
+        exact_up_to: Pools of at most so many records are compared whole, always rightly. A graph
+            of more pays for its building after some ten thousand queries.
         links: Neighbours of a record in the graph; more cost memory, 8 bytes each.
         build_width: Candidates looked at when a record is put in; more cost time once.
         search_width: Candidates looked at for a query; more cost time, and raise the recall.
     """
 
-    exact_up_to: int = 50_000
+    exact_up_to: int = 100_000
     links: int = 32
     build_width: int = 200
     search_width: int = 256
