@@ -66,7 +66,7 @@ def cover_tags(
         ValueError: Shapes that do not fit, or a ranking of records that are not allowed.
     """
     _check(ranking, queries, pool, (query_tags.shape, pool_tags.shape), allowed)
-    wanted, by_record = sp.csr_array(query_tags), sp.csr_array(pool_tags)
+    wanted, by_record = _set_entries(query_tags), _set_entries(pool_tags)
     by_tag = sp.csc_array(by_record)
     indices, scores = ranking.indices.copy(), ranking.scores.copy()
     needed = np.zeros(indices.shape, dtype=np.bool_)
@@ -205,6 +205,14 @@ def _write(indices: Int64, scores: Float64, records: list[int]) -> None:
     scores[: len(records)] = [old.get(record, np.nan) for record in records]
 
 
+def _set_entries(matrix: sp.csr_array) -> sp.csr_array:
+    """A copy of bool without entries that are stored but False."""
+    copy = sp.csr_array(matrix, dtype=np.bool_, copy=True)
+    copy.sum_duplicates()
+    copy.eliminate_zeros()
+    return copy
+
+
 def _entries(matrix: sp.csr_array | sp.csc_array, line: int) -> Int64:
     """Columns of a row of CSR, or rows of a column of CSC."""
     return matrix.indices[matrix.indptr[line] : matrix.indptr[line + 1]].astype(np.int64)
@@ -229,7 +237,7 @@ def _check(
             f"tag cover: found tags of shape {shapes[0]} for {len(queries)} queries and "
             f"{shapes[1]} for {len(pool.vectors)} records; wanted a row for each, and the same tags"
         )
-    require_per_row("tag cover: ranking", ranking.indices[:, 0], (n_queries,))
+    require_per_row("tag cover: ranking", ranking.n_valid, (n_queries,))
     if allowed is None:
         return
     require_per_row("tag cover: allowed", allowed, (n_queries, n))

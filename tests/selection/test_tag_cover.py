@@ -42,7 +42,7 @@ QUERY = np.array([[1, 0]], np.float32)
 def one(shown, names, carries, *, k=None, allowed=None, pool=None, n_tags=4):
     """Cover the tags of one query."""
     found = cover_tags(
-        ranking_of([shown], k or len(shown)),
+        ranking_of([shown], len(shown) if k is None else k),
         QUERY,
         pool or line(len(carries)),
         query_tags=tags([names], n_tags),
@@ -149,6 +149,26 @@ def test_an_empty_ranking_and_an_empty_pool_are_left_alone():
     )
     assert picks(found) == []
     assert found.absent.toarray().tolist() == [[True]]
+
+
+def test_a_ranking_of_no_demonstrations_covers_nothing_and_says_so():
+    found = one([], {0}, [{0}], k=0)
+    assert found.ranking.indices.shape == (1, 0)
+    assert found.uncovered.nnz == 1
+
+
+def test_entries_that_are_stored_but_false_name_nothing():
+    names = tags([{0, 1}], 4)
+    names.data[0] = False
+    found = cover_tags(
+        ranking_of([[0]], 1),
+        QUERY,
+        line(2),
+        query_tags=names,
+        pool_tags=tags([{1}, {0}], 4),
+    )
+    assert picks(found) == [0]
+    assert names.nnz == 2
 
 
 # Properties.
