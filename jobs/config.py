@@ -261,7 +261,8 @@ def _known_keys(model: type[BaseModel], place: list[str]) -> list[str]:
             field = next(
                 (f for name, f in current.model_fields.items() if part in (name, f.alias)), None
             )
-            current = field.annotation if field else None
+            # What is no field is the key of an entry, or its number in a list.
+            current = field.annotation if field else current
         current = _model_in(current)
     if not _is_model(current):
         return []

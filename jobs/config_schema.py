@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from inference.masking import MaskRule, mask_rules
 from jobs.config_section import Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
 
@@ -73,6 +74,24 @@ class TaskConfig(Section):
     separator: str = "\n\n"
 
 
+class MaskPattern(Section):
+    """A mask of your own: a regular expression and what stands in the place of its matches."""
+
+    pattern: str
+    placeholder: str = Field(alias="with")
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        return MaskRule(pattern, "").pattern
+
+
+Mask = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[MaskPattern, Tag("<pattern>")],
+    Discriminator(lambda value: "<name>" if isinstance(value, str) else "<pattern>"),
+]
+
+
 class EncoderConfig(Section):
     """A sentence encoder: a preset, a model with its settings, or a preset changed in places."""
 
@@ -85,6 +104,7 @@ class EncoderConfig(Section):
     document_prompt: str | None = None
     pooling: Literal["mean", "cls", "lasttoken"] | None = None
     append_eos: bool | None = None
+    mask: list[Mask] | None = None
     max_tokens: int | None = Field(None, ge=1)
     query_max_tokens: int | None = Field(None, ge=1)
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
@@ -98,6 +118,20 @@ class EncoderConfig(Section):
         if self.preset is None and self.model is None:
             raise ValueError("needs preset or model")
         return self
+
+    @field_validator("mask")
+    @classmethod
+    def _masks(cls, mask: list[Mask] | None) -> list[Mask] | None:
+        rules_of(mask)
+        return mask
+
+
+def rules_of(mask: list[Mask] | None) -> tuple[MaskRule, ...]:
+    """The mask of an encoder as rules, in the order in which they run."""
+    return mask_rules(
+        entry if isinstance(entry, str) else MaskRule(entry.pattern, entry.placeholder)
+        for entry in mask or ()
+    )
 
 
 class EngineConfig(Section):

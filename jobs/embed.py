@@ -10,7 +10,7 @@ from inference.encoder import Encoder, EncoderSpec, encoder_id, pinned
 from inference.presets import PRESETS
 from inference.status import Status
 from jobs.cluster import finish, threads, with_gpus
-from jobs.config_schema import EncoderConfig
+from jobs.config_schema import EncoderConfig, rules_of
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.run import Part, Run
@@ -44,7 +44,9 @@ def encoder_spec(config: EncoderConfig, *, key: str) -> EncoderSpec:
     Raises:
         ConfigError: No such preset.
     """
-    changes = config.model_dump(exclude={"preset"}, exclude_none=True)
+    changes = config.model_dump(exclude={"preset", "mask"}, exclude_none=True)
+    if config.mask is not None:
+        changes["mask"] = rules_of(config.mask)
     for side in {"model", "query_model"} & set(changes):
         changes[side] = absolute_folder(changes[side])
     if config.preset is None:

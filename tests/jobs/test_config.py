@@ -2,6 +2,7 @@ import pytest
 import yaml
 
 from jobs.config import load
+from jobs.embed import encoder_spec
 from jobs.errors import ConfigError
 
 MINIMAL = {
@@ -60,6 +61,19 @@ def test_set_reaches_nested_keys_lists_and_shorthands(write):
     assert config.arms[0].seed == 5
 
 
+def test_a_mask_reads_back_as_itself_and_runs_patterns_first(write, tmp_path):
+    mask = ["numbers", "dates", {"pattern": "id \\d+", "with": "<id>"}]
+    first = load(write(encoders={"e": {"preset": "minilm", "mask": mask}}))
+    plain = yaml.safe_load(first.as_yaml())
+    plain.pop("limit")
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(plain))
+    encoder = load(str(again)).file.encoders["e"]
+    assert encoder == first.file.encoders["e"]
+    rules = encoder_spec(encoder, key="encoders.e").mask
+    assert [rule.placeholder for rule in rules] == ["<id>", "<date>", "<number>"]
+
+
 def test_out_and_limit_come_from_the_command_line(write):
     config = load(write(), out="elsewhere", limit=10)
     assert (config.out, config.limit) == ("elsewhere", 10)
@@ -74,6 +88,10 @@ def test_the_resolved_config_reads_back_as_itself(write, tmp_path):
     assert load(str(again)).arms == first.arms
 
 
+def masked(*mask):
+    return {"encoders": {"e": {"preset": "minilm", "mask": list(mask)}}}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -86,6 +104,12 @@ def test_the_resolved_config_reads_back_as_itself(write, tmp_path):
         ({"stage1": {"ridge": 1.0}}, ["stage1.ridge", "1.0", "less than 1"]),
         ({"encoders": {"e": {}}}, ["encoders.e", "needs preset or model"]),
         ({"encoders": {}}, ["encoders"]),
+        ({"encoders": {"e": {"presett": "x"}}}, ["encoders.e.presett", "Did you mean preset"]),
+        (masked("urls"), ["encoders.e.mask", "'urls'", "quoted, dates, numbers"]),
+        (masked("dates", "dates"), ["encoders.e.mask", "1 of them distinct"]),
+        (masked({"pattern": "a(b", "with": "x"}), ["mask.0.pattern = 'a(b'", "at position 1"]),
+        (masked({"pattern": "a*", "with": "x"}), ["mask.0.pattern", "matches the empty text"]),
+        (masked({"pattern": "a", "wth": "x"}), ["mask.0.with is missing", "mask.0.wth", "with"]),
         ({"arms": []}, ["arms is empty"]),
         ({"arms": [{"name": "a"}, {"name": "a"}]}, ["arms 0 and 1", "'a'"]),
         ({"arms": [{"name": "a", "taks": "x"}]}, ["arms.0", "taks", "Did you mean task"]),
