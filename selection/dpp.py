@@ -7,7 +7,7 @@ import numpy as np
 
 from selection.arrays import Bool, Float32, Float64, Int64
 from selection.diversity import RANK_TOLERANCE
-from selection.pairs import best_open, cosine_of
+from selection.pairs import best_open, condition_on, cosine_of
 from selection.pool import Pool, Queries, Recalled
 from selection.query_parts import Part, checked, rank_parts
 from selection.ranking import Ranking, RankOptions
@@ -84,32 +84,32 @@ def _dpp_rows(
     open_ = np.empty(r, dtype=np.bool_)
     for query in range(candidates.shape[0]):
         items = candidates[query]
+        open_[:] = items >= 0
         for j in range(r):
-            open_[j] = items[j] >= 0
             if open_[j]:
                 norm[j] = residual[j] = cosine_of(gram, vectors, items[j], items[j])
         exhausted = False
         for position in range(n_valid[query]):
-            for j in range(r):
-                if open_[j]:
-                    spanned = residual[j] <= RANK_TOLERANCE * max(norm[j], RANK_TOLERANCE)
-                    value[j] = -np.inf if spanned else quality[query, j] + np.log(residual[j])
+            if not exhausted:
+                exhausted = _weigh(quality[query], residual, norm, open_, value)
+            if exhausted:
+                value[:] = quality[query] + _LOWEST
             pick = best_open(value, open_, items, tie_rank)
-            if exhausted or value[pick] == -np.inf:
-                exhausted = True
-                for j in range(r):
-                    value[j] = quality[query, j] + _LOWEST
-                pick = best_open(value, open_, items, tie_rank)
             indices[query, position], scores[query, position] = items[pick], value[pick]
             open_[pick] = False
-            if exhausted or position + 1 == n_valid[query]:
-                continue
-            root = np.sqrt(residual[pick])
-            for j in range(r):
-                if not open_[j]:
-                    continue
-                rest = cosine_of(gram, vectors, items[pick], items[j])
-                for t in range(position):
-                    rest -= factor[t, pick] * factor[t, j]
-                factor[position, j] = rest / root
-                residual[j] -= factor[position, j] ** 2
+            if not exhausted:
+                condition_on(pick, position, items, open_, 1.0, gram, vectors, factor, residual)
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def _weigh(quality: Float64, residual: Float64, norm: Float64, open_: Bool, value: Float64) -> bool:
+    """Write what each open candidate adds, -inf in the span of the picks; True if all are."""
+    exhausted = True
+    for j in range(value.shape[0]):
+        spanned = residual[j] <= RANK_TOLERANCE * max(norm[j], RANK_TOLERANCE)
+        if open_[j] and not spanned:
+            value[j] = quality[j] + np.log(residual[j])
+            exhausted = False
+        else:
+            value[j] = -np.inf
+    return exhausted

@@ -152,4 +152,4 @@ def _sum_of_larger(left: Float32, right: Float32) -> float:
     result = np.float32(0.0)
     for i in range(left.shape[0]):
         result += max(left[i], right[i])
-    return result
+    return np.float64(result)
