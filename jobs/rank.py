@@ -21,6 +21,7 @@ from jobs.rank_work import (
 from jobs.run import Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import task_of
+from selection.mutual_information import KEPT_MOST
 
 VERSION = 2
 ZERO_SHOT = "zero-shot"
@@ -94,10 +95,6 @@ def check(arm: Arm) -> None:
         )
 
 
-def _shows_nothing(stage2: Stage2Config) -> bool:
-    return stage2.method == ZERO_SHOT or stage2.k == 0
-
-
 def _need(run: Run, arm: Arm) -> Need:
     rows = [part.marker.stats["texts"] for part in run.tables["queries"].parts]
     if shows_nothing(arm.stage2):
@@ -109,6 +106,7 @@ def _need(run: Run, arm: Arm) -> Need:
             f"{arm.name}: stage2.k = {arm.stage2.k} is more than the {len(pool)} labelled "
             f"candidates; {len(pool)} are shown"
         )
+    _require_room(run, arm, len(pool))
     depends = [
         run.candidates[arm.name].checksum,
         pool,
@@ -123,6 +121,20 @@ def _need(run: Run, arm: Arm) -> Need:
     if arm.stage2.method == "stratified":
         depends.append(list(labels.values()))
     return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()))
+
+
+def _require_room(run: Run, arm: Arm, n: int) -> None:
+    """Refuse more ground points than `mutual-information` keeps cosines of."""
+    if arm.stage2.method != "mutual-information":
+        return
+    have = sum_counts(run.vectors[arm.encoder, "corpus"], "status").get("ok", 0)
+    asked = {"all": have, "pool": n}.get(str(arm.stage2.ground))
+    size = min(have, int(arm.stage2.ground)) if asked is None else asked
+    if n * size > KEPT_MOST:
+        raise ConfigError(
+            f"arm {arm.name}: stage2.ground: found {size} ground points for a pool of {n} records, "
+            f"wanted at most {KEPT_MOST // n} for method mutual-information. Lower it."
+        )
 
 
 def shows_nothing(stage2: Stage2Config) -> bool:

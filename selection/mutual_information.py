@@ -17,7 +17,7 @@ from selection.shortlist import dot
 from selection.tiles import cosines_of
 
 # Cosines of pool and ground points that are kept for the call: 512 MiB.
-_KEPT_MOST = 1 << 27
+KEPT_MOST = 1 << 27
 _ANY_ORDER = {"reassoc", "contract", "nnan", "nsz"}
 _TILE = 256
 
@@ -59,10 +59,10 @@ def mutual_information(
     whole, pool = checked(queries, pool, allowed, recalled)
     points, scale, _ = ground_of(pool, options)
     n = len(pool.vectors)
-    if n * len(points) > _KEPT_MOST:
+    if n * len(points) > KEPT_MOST:
         raise ValueError(
             f"mutual-information: found {n} records and {len(points)} ground points, wanted at "
-            f"most {_KEPT_MOST // max(1, n)} ground points for this pool; lower stage2.ground"
+            f"most {KEPT_MOST // max(1, n)} ground points for this pool; lower stage2.ground"
         )
     kept, gram = pool.vectors @ np.array(points).T, pool.gram
     weights = np.array([scale, options.lam, options.diversity, options.ridge, scale])
