@@ -116,10 +116,11 @@ def fixed(
     whole, pool = checked(queries, pool, allowed, recalled)
 
     def rank(part: Part) -> Ranking:
-        candidates = _unordered(part, pool)
-        far = np.where(candidates.indices < 0, len(pool.vectors), candidates.indices)
-        order = np.argsort(far, axis=1, kind="stable")
-        places = np.take_along_axis(candidates.indices, order, axis=1)
+        places = np.full((len(part), options.k), -1, dtype=np.int64)
+        if part.recalled is None:
+            _first_allowed(part.allowed, len(pool.vectors), places)
+        else:
+            _first_places(np.sort(candidates_of(part, pool, 1).indices, axis=1), places)
         return first_k(Recalled(places, np.where(places < 0, np.nan, -1.0 * places)), options.k)
 
     return rank_parts(rank, whole, width=len(pool.vectors), options=options)
@@ -133,6 +134,28 @@ def _unordered(part: Part, pool: Pool) -> Recalled:
     if part.allowed is not None:
         places = np.where(part.allowed, places, -1)
     return Recalled(places, np.broadcast_to(np.float64(0), places.shape))
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def _first_allowed(allowed: Bool | None, n: int, places: Int64) -> None:
+    for query in range(places.shape[0]):
+        position = 0
+        for index in range(n):
+            if position == places.shape[1]:
+                break
+            if allowed is None or allowed[query, index]:
+                places[query, position] = index
+                position += 1
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def _first_places(ordered: Int64, places: Int64) -> None:
+    for query in range(places.shape[0]):
+        position = 0
+        for index in ordered[query]:
+            if index >= 0 and position < places.shape[1]:
+                places[query, position] = index
+                position += 1
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[misc]
