@@ -51,11 +51,17 @@ def run_stage(run: Run) -> None:
 
 def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
     """Ids of an arm's candidates that may serve as demonstrations, in the order of picking."""
+    return list(usable_labels(run, arm, task))
+
+
+def usable_labels(run: Run, arm: str, task: Task) -> dict[str, str]:
+    """The task's label of each candidate that may serve as a demonstration, in picking order."""
     assert run.pool is not None
     pool = run.ledger.read(run.pool, ["id", "label"])
     labels = dict(zip(pool["id"].to_pylist(), pool["label"].to_pylist(), strict=True))
     ids = run.ledger.read(run.candidates[arm], ["id"])["id"].to_pylist()
-    return [row_id for row_id in ids if canonical(task, labels.get(row_id)) is not None]
+    found = {row_id: canonical(task, labels.get(row_id)) for row_id in ids}
+    return {row_id: label for row_id, label in found.items() if label is not None}
 
 
 def shown_records(run: Run, arm: str) -> str:

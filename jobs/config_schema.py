@@ -159,7 +159,11 @@ class Stage2Config(Section):
     ridge: float = Field(1e-3, ge=0, lt=1)
     mmr_lambda: float = Field(0.5, ge=0, le=1)
     recall: int = Field(50, ge=1)
-    ground: Annotated[int, Field(ge=1)] | Literal["all"] = 16_384
+    theta: float = Field(2.0, ge=0)
+    labels: int | None = Field(None, ge=0)
+    diversity: float = Field(0.0, ge=0)
+    clusters: int | None = Field(None, ge=1)
+    ground: Annotated[int, Field(ge=1)] | Literal["all", "pool"] = 16_384
     exclude_same_text: bool = True
 
 

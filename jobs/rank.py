@@ -5,17 +5,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.annotate import usable_candidates
-from jobs.cluster import finish
+from jobs.annotate import usable_labels
+from jobs.cluster import finish, threads
 from jobs.config_schema import Arm, Stage2Config
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
-from jobs.rank_work import METHODS, GroundWork, RankWork, ScoreWork, needs_ground
+from jobs.rank_work import (
+    METHODS,
+    SEEDED,
+    GroundWork,
+    RankWork,
+    ScoreWork,
+    draws_ground,
+)
 from jobs.run import Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import task_of
+from selection.mutual_information import KEPT_MOST
 
-VERSION = 1
+VERSION = 2
 ZERO_SHOT = "zero-shot"
 
 
@@ -27,11 +35,13 @@ class Need:
         arm: One of the arms that have it.
         mark: Fingerprint.
         pool: Ids that may be shown, in the order they were picked; empty: nothing is shown.
+        labels: Their labels.
     """
 
     arm: Arm
     mark: str
     pool: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def unit(self, name: str) -> Unit:
         """A unit of this need's folder."""
@@ -85,20 +95,18 @@ def check(arm: Arm) -> None:
         )
 
 
-def _shows_nothing(stage2: Stage2Config) -> bool:
-    return stage2.method == ZERO_SHOT or stage2.k == 0
-
-
 def _need(run: Run, arm: Arm) -> Need:
     rows = [part.marker.stats["texts"] for part in run.tables["queries"].parts]
     if shows_nothing(arm.stage2):
         return Need(arm, fingerprint("rank", VERSION, ZERO_SHOT, rows))
-    pool = tuple(usable_candidates(run, arm.name, task_of(run, arm.task)))
+    labels = usable_labels(run, arm.name, task_of(run, arm.task))
+    pool = tuple(labels)
     if arm.stage2.k > len(pool):
         run.progress.warn(
             f"{arm.name}: stage2.k = {arm.stage2.k} is more than the {len(pool)} labelled "
             f"candidates; {len(pool)} are shown"
         )
+    _require_room(run, arm, len(pool))
     depends = [
         run.candidates[arm.name].checksum,
         pool,
@@ -106,9 +114,27 @@ def _need(run: Run, arm: Arm) -> Need:
         [marker.fingerprint for marker in run.vectors[arm.encoder, "queries"]],
         rows,
     ]
-    if needs_ground(arm.stage2):
+    if draws_ground(arm.stage2):
         depends.append([marker.fingerprint for marker in run.vectors[arm.encoder, "corpus"]])
-    return Need(arm, fingerprint("rank", VERSION, depends), pool)
+    if arm.stage2.method in SEEDED:
+        depends.append(arm.seed)
+    if arm.stage2.method == "stratified":
+        depends.append(list(labels.values()))
+    return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()))
+
+
+def _require_room(run: Run, arm: Arm, n: int) -> None:
+    """Refuse more ground points than `mutual-information` keeps cosines of."""
+    if arm.stage2.method != "mutual-information":
+        return
+    have = sum_counts(run.vectors[arm.encoder, "corpus"], "status").get("ok", 0)
+    asked = {"all": have, "pool": n}.get(str(arm.stage2.ground))
+    size = min(have, int(arm.stage2.ground)) if asked is None else asked
+    if n * size > KEPT_MOST:
+        raise ConfigError(
+            f"arm {arm.name}: stage2.ground: found {size} ground points for a pool of {n} records, "
+            f"wanted at most {KEPT_MOST // n} for method mutual-information. Lower it."
+        )
 
 
 def shows_nothing(stage2: Stage2Config) -> bool:
@@ -124,6 +150,8 @@ def _shared(run: Run, need: Need) -> dict[str, Any]:
     encoder = need.arm.encoder
     return {
         "stage2": need.arm.stage2.model_dump(by_alias=True),
+        "seed": need.arm.seed,
+        "threads": threads(run.config.file.cluster.rank),
         "n_total": sum_counts(run.vectors[encoder, "corpus"], "status").get("ok", 0),
         "pool": None,
         "ground": None,
@@ -137,7 +165,7 @@ def _finish_pools(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any
     for need in needs:
         if need.pool:
             payloads[need.mark]["pool"] = _pool(run, need).as_dict()
-            if needs_ground(need.arm.stage2):
+            if draws_ground(need.arm.stage2):
                 grounds[need.mark] = _ground_unit(run, need.arm)
     markers = _finish(run, list(grounds.values()), GroundWork(run.out))
     for mark, marker in zip(grounds, markers, strict=True):
@@ -152,6 +180,7 @@ def _pool(run: Run, need: Need) -> Marker:
     table = run.ledger.read(run.candidates[need.arm.name], ["id", "text_hash", "vector"])
     place = {row_id: i for i, row_id in enumerate(table.column("id").to_pylist())}
     chosen = table.take(pa.array([place[row_id] for row_id in need.pool], pa.int64()))
+    chosen = chosen.append_column("label", pa.array(need.labels, pa.string()))
     return run.ledger.commit(unit, chosen)
 
 

@@ -10,15 +10,26 @@ import pyarrow as pa
 from inference.status import Status
 from jobs.config_schema import Stage2Config
 from jobs.ledger import Ledger, Marker, Unit
-from jobs.vectors import Matrix, sample, to_lists, to_matrix, usable
-from selection.stage2 import FOR_ALL, PER_QUERY, QuerySummary, Ranking, RankOptions, top_k_for_all
+from jobs.vectors import Matrix, random_keys, sample, to_lists, to_matrix, usable
+from selection.stage2 import (
+    FOR_ALL,
+    PER_QUERY,
+    Pool,
+    Queries,
+    QuerySummary,
+    Ranking,
+    RankOptions,
+    cluster_codes,
+    top_k_for_all,
+)
 
 # Method -> what it can be conditioned on.
 METHODS: dict[str, list[str]] = {
     name: [kind for kind, table in (("query", PER_QUERY), ("all", FOR_ALL)) if name in table]
     for name in sorted({*PER_QUERY, *FOR_ALL})
 }
-GROUNDED = ("dual-div", "s3")
+GROUNDED = ("dual-div", "s3", "s3-lowest", "mutual-information")
+SEEDED = ("random", "kmeans")
 GROUND_SEED = 0
 QUERIES_AT_A_TIME = 4096
 DEMONSTRATION_SCHEMA = pa.schema(
@@ -37,7 +48,12 @@ def needs_ground(config: Stage2Config) -> bool:
     return config.method in GROUNDED
 
 
-def options_of(config: Stage2Config) -> RankOptions:
+def draws_ground(config: Stage2Config) -> bool:
+    """Whether those corpus points are read from the corpus, not from the pool."""
+    return needs_ground(config) and config.ground != "pool"
+
+
+def options_of(config: Stage2Config, *, seed: int = 0, threads: int = 1) -> RankOptions:
     """The config's Stage 2 in the words of `selection`."""
     return RankOptions(
         k=config.k,
@@ -46,6 +62,11 @@ def options_of(config: Stage2Config) -> RankOptions:
         ridge=config.ridge,
         mmr_lambda=config.mmr_lambda,
         recall=config.recall,
+        theta=config.theta,
+        labels=config.labels,
+        diversity=config.diversity,
+        seed=seed,
+        threads=threads,
     )
 
 
@@ -110,9 +131,10 @@ class _Ranker:
 
     def __init__(self, ledger: Ledger, payload: dict[str, Any]) -> None:
         self.config = Stage2Config.model_validate(payload["stage2"])
-        self.pool = load_pool(ledger, payload["pool"])
-        self.ground = load_ground(ledger, payload["ground"])
-        self.n_total = payload["n_total"]
+        self.records = load_pool(ledger, payload["pool"])
+        seed = payload["seed"]
+        self.options = options_of(self.config, seed=seed, threads=payload["threads"])
+        self.pool = ranked_pool(ledger, payload, self.records)
         self.scores: npt.NDArray[np.float64] | None = None
         if payload["scores"] is not None:
             table = ledger.read(Marker(**payload["scores"]))
@@ -122,31 +144,26 @@ class _Ranker:
         status = vectors.column("status").to_pylist()
         ok = np.flatnonzero(np.array(status, object) == Status.OK)
         queries = to_matrix(vectors.column("vector"))[ok]
-        ranking = self._rank(queries, hash_numbers(rows.column("text_hash"))[ok])
+        keys = random_keys(rows.column("id").take(pa.array(ok)).to_pylist(), 0)
+        hashes = hash_numbers(rows.column("text_hash"))[ok]
+        ranking = self._rank(Queries(queries, keys), hashes)
         # One set for all queries keeps one order, so that its prompts share their prefix.
         near = ranking.scores
         if self.scores is None:
             near = similarities_of(queries, self.pool.vectors, ranking)
-        return demonstration_table(rows, status, ok, ranking, near, self.pool.ids)
+        return demonstration_table(rows, status, ok, ranking, near, self.records.ids)
 
-    def _rank(self, queries: Matrix, hashes: npt.NDArray[np.uint64]) -> Ranking:
+    def _rank(self, queries: Queries, hashes: npt.NDArray[np.uint64]) -> Ranking:
         config, pool = self.config, self.pool
         allowed = None
         if config.exclude_same_text:
-            allowed = hashes[:, None] != pool.hashes[None, :]
+            allowed = hashes[:, None] != self.records.hashes[None, :]
         if self.scores is not None:
+            n_queries = len(queries.vectors)
             return top_k_for_all(
-                self.scores, k=config.k, allowed=allowed, q=len(queries), tie_rank=pool.tie_rank
+                self.scores, k=config.k, allowed=allowed, q=n_queries, tie_rank=pool.tie_rank
             )
-        return PER_QUERY[config.method](
-            queries,
-            pool.vectors,
-            options=options_of(config),
-            allowed=allowed,
-            tie_rank=pool.tie_rank,
-            ground=self.ground,
-            n_total=self.n_total,
-        )
+        return PER_QUERY[config.method](queries, pool, options=self.options, allowed=allowed)
 
 
 def hash_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
@@ -171,55 +188,79 @@ class ScoreWork:
         """
         ledger, unit = Ledger(self.out), Unit(**payload["unit"])
         config = Stage2Config.model_validate(payload["stage2"])
-        pool = load_pool(ledger, payload["pool"])
-        summary = QuerySummary(load_ground(ledger, payload["ground"]), pool.vectors.shape[1])
+        records = load_pool(ledger, payload["pool"])
+        pool = ranked_pool(ledger, payload, records)
+        summary = QuerySummary(pool.ground, pool.vectors.shape[1])
         for plain in payload["queries"]:
             _, vectors = usable(ledger, [Marker(**plain)])
             if len(vectors):
                 summary.add(vectors)
-        scores = np.zeros(len(pool.ids))
+        scores = np.zeros(len(records.ids))
         if summary.count:
             scores = FOR_ALL[config.method](
                 summary,
                 pool.vectors,
                 options=options_of(config),
                 tie_rank=pool.tie_rank,
-                n_total=payload["n_total"],
+                n_total=pool.n_total,
             )
-        table = pa.table({"id": pa.array(pool.ids, pa.string()), "score": scores})
+        table = pa.table({"id": pa.array(records.ids, pa.string()), "score": scores})
         tied = len(scores) > 1 and bool(summary.count) and float(np.ptp(scores)) == 0.0
         return ledger.commit(unit, table, stats={"tied": tied})
 
 
 @dataclass(frozen=True)
-class Pool:
+class Records:
     """The records that may be shown, in the order they were picked.
 
     Attributes:
         ids: n ids.
         vectors: (n, d) float32.
         hashes: (n,) uint64 text hashes.
-        tie_rank: (n,) rank of each id among the ids.
+        labels: n labels of the task.
     """
 
     ids: list[str]
     vectors: Matrix
     hashes: npt.NDArray[np.uint64]
-    tie_rank: npt.NDArray[np.int64]
+    labels: list[str]
 
 
-def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Pool:
+def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Records:
     """Read the records that may be shown, with their vectors."""
-    table = ledger.read(Marker(**pool), ["id", "text_hash", "vector"])
-    ids = table.column("id").to_pylist()
-    order = sorted(range(len(ids)), key=ids.__getitem__)
-    tie_rank = np.empty(len(ids), np.int64)
-    tie_rank[order] = np.arange(len(ids))
-    return Pool(
-        ids=ids,
+    table = ledger.read(Marker(**pool), ["id", "text_hash", "vector", "label"])
+    return Records(
+        ids=table.column("id").to_pylist(),
         vectors=to_matrix(table.column("vector")),
         hashes=hash_numbers(table.column("text_hash")),
+        labels=table.column("label").to_pylist(),
+    )
+
+
+def ranked_pool(ledger: Ledger, payload: dict[str, Any], records: Records) -> Pool:
+    """The same as `selection` takes it: ranks of ids, codes of labels, clusters, ground points.
+
+    With `ground: pool` the ground points are the pool and the query itself, and stand for no more.
+    """
+    config = Stage2Config.model_validate(payload["stage2"])
+    tie_rank = np.empty(len(records.ids), np.int64)
+    tie_rank[np.argsort(np.array(records.ids, object), kind="stable")] = np.arange(len(tie_rank))
+    codes = {label: code for code, label in enumerate(sorted(set(records.labels)))}
+    clusters = None
+    if config.method == "kmeans":
+        n_clusters = config.clusters or config.k
+        clusters = cluster_codes(
+            records.vectors, tie_rank, n_clusters=n_clusters, seed=payload["seed"]
+        )
+    own = config.ground == "pool" and needs_ground(config)
+    return Pool(
+        vectors=records.vectors,
         tie_rank=tie_rank,
+        labels=np.array([codes[label] for label in records.labels], np.int64),
+        ground=records.vectors if own else load_ground(ledger, payload["ground"]),
+        n_total=None if own else payload["n_total"],
+        query_in_ground=own,
+        clusters=clusters,
     )
 
 

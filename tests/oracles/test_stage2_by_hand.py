@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from selection.stage2 import FOR_ALL, PER_QUERY, QuerySummary, RankOptions
+from selection.stage2 import FOR_ALL, PER_QUERY, Pool, Queries, QuerySummary, RankOptions
 
 Q = np.array([(1, 0)], dtype=np.float32)
 POOL = np.array([(0.8, 0.6), (0.6, 0.8), (0, 1), (-1, 0)], dtype=np.float32)
@@ -16,11 +16,9 @@ LOG_DET = {
 
 def scores_per_query(name, *, lam=1.0, ridge=0.0):
     ranking = PER_QUERY[name](
-        Q,
-        POOL,
+        Queries(Q, np.zeros(1, dtype=np.uint64)),
+        Pool(POOL, np.arange(4), ground=POOL),
         options=RankOptions(k=4, lam=lam, ridge=ridge),
-        tie_rank=np.arange(4),
-        ground=POOL,
     )
     assert sorted(ranking.indices[0].tolist()) == [0, 1, 2, 3]
     scores = np.empty(4)
