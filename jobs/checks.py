@@ -11,7 +11,8 @@ from jobs.errors import ConfigError
 from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
 
-USES_LLM = ("assemble", "generate", "evaluate", "report")
+# The pool says how many tokens of the LLM each record takes.
+USES_LLM = ("annotate", "rank", "assemble", "generate", "evaluate", "report")
 
 
 def check_config(config: Config, *, until: str) -> None:

@@ -23,13 +23,29 @@ class Columns(Section):
     weight: str | None = None
     cost: str | None = None
     quality: str | None = None
+    wrong_output: str | None = None
+    why: str | None = None
     keep: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _each_once(self) -> "Columns":
         if len(set(self.keep)) < len(self.keep):
             raise ValueError("keep names a column twice")
+        if self.why is not None and self.wrong_output is None:
+            raise ValueError("why is the reason of a wrong_output; map that too, or neither")
+        taken = set(self.keep) & set(self.contrast())
+        if taken:
+            raise ValueError(f"keep and columns.{min(taken)} both fill the column {min(taken)}")
         return self
+
+    def contrast(self) -> dict[str, str]:
+        """The fields of a contrastive demonstration that are mapped, with their columns."""
+        pairs = (("wrong_output", self.wrong_output), ("why", self.why))
+        return {name: column for name, column in pairs if column is not None}
+
+    def carried(self) -> list[str]:
+        """Text columns of the row table beside its own fields."""
+        return [*self.keep, *self.contrast()]
 
 
 class Partition(Section):
@@ -72,6 +88,8 @@ class TaskConfig(Section):
     input_prefix: str = "Input: "
     output_prefix: str = "Answer: "
     separator: str = "\n\n"
+    wrong_prefix: str = "Wrong answer: "
+    why_prefix: str = "Why it is wrong: "
 
 
 class MaskPattern(Section):
@@ -168,21 +186,59 @@ class Stage2Config(Section):
 
 
 class PromptConfig(Section):
-    """How demonstrations and query become one text."""
+    """How demonstrations and query become one text.
+
+    Attributes:
+        format: `completion`, or `chat` through the model's own template.
+        order: `similar-last`, `similar-first`, `by-id`, `interleaved` or `calibrated`.
+        layout: What stands before the query: `dynamic` its own demonstrations; `anchor` the same
+            few for all, then its own; `clustered` the block of its cluster; `by-id` its own, by id.
+        token_budget: Most tokens of a prompt; null: what the model takes beside an answer.
+        k_min: Fewest demonstrations; what leaves no room for them is `too_long`.
+        k_max: Most demonstrations, with `stage2.k`; null: `stage2.k` alone.
+        demonstration_share: Part of the tokens left by instruction and query that demonstrations
+            beyond `k_min` may fill; below 1, a longer query is shown fewer.
+        max_demonstration_tokens: A longer demonstration is passed over.
+        spare: Candidates beyond `stage2.k` that are tried where one does not fit.
+        anchors: Demonstrations that all queries share (layout `anchor`), among the k.
+        clusters: Most blocks (layout `clustered`).
+        negative_pairs: Show `wrong_output` and `why` where a record has them.
+    """
 
     format: Literal["completion", "chat"] = "completion"
     order: str = "similar-last"
-    layout: Literal["dynamic"] = "dynamic"
+    layout: Literal["dynamic", "anchor", "clustered", "by-id"] = "dynamic"
     token_budget: int | None = Field(None, ge=16)
+    k_min: int = Field(0, ge=0)
+    k_max: int | None = Field(None, ge=0)
+    demonstration_share: float = Field(1.0, gt=0, le=1)
+    max_demonstration_tokens: int | None = Field(None, ge=1)
+    spare: int = Field(4, ge=0)
+    anchors: int = Field(2, ge=1)
+    clusters: int = Field(8, ge=1)
+    negative_pairs: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_order(cls, raw: Any) -> Any:
+        """The layout `by-id` is an order; the default one gives way to it."""
+        if isinstance(raw, dict) and raw.get("layout") == "by-id":
+            order = raw.get("order", "similar-last")
+            return raw | {"order": "by-id" if order == "similar-last" else order}
+        return raw
+
+    def most(self, k: int) -> int:
+        """The most demonstrations of a prompt, where the ranking shows k."""
+        return k if self.k_max is None else min(k, self.k_max)
 
 
 class GenerateConfig(Section):
-    """How an answer is drawn from the LLM."""
+    """How an answer is drawn from the LLM; `stop: null` is the line end, in chat nothing."""
 
     decoder: str = "choice"
     max_tokens: int = Field(32, ge=1)
     temperature: float = Field(0.0, ge=0)
-    stop: list[str] = Field(default_factory=lambda: ["\n"])
+    stop: list[str] | None = None
 
 
 class WorkersConfig(Section):
