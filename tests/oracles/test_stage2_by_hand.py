@@ -91,7 +91,7 @@ SHARED = np.array([0.4, 0.4, 0.2, -2.4])
 @pytest.mark.parametrize(("ridge", "n"), [(0.0, 3), (0.1, 4)])
 def test_what_one_candidate_shares_is_its_value_less_its_gain(ridge, n):
     for candidate in range(n):
-        # Coverage of the four points is counted from -1; the log-determinant part is minus the gain.
+        # Coverage of the four points counts from -1; the log-determinant part is minus the gain.
         expected = SHARED[candidate] + 4 - LOG_DET[ridge][candidate]
         found = alone("mutual-information", candidate, ridge=ridge)
         assert found == pytest.approx(expected, abs=1e-5)
