@@ -177,12 +177,17 @@ class Stage2Config(Section):
     ridge: float = Field(1e-3, ge=0, lt=1)
     mmr_lambda: float = Field(0.5, ge=0, le=1)
     recall: int = Field(50, ge=1)
+    recall_by: Literal["dense", "lexical", "hybrid"] = "dense"
+    k_rrf: float = Field(60.0, gt=0)
+    exact_up_to: int = Field(100_000, ge=0)
     theta: float = Field(2.0, ge=0)
     labels: int | None = Field(None, ge=0)
     diversity: float = Field(0.0, ge=0)
     clusters: int | None = Field(None, ge=1)
     ground: Annotated[int, Field(ge=1)] | Literal["all", "pool"] = 16_384
     exclude_same_text: bool = True
+    ceiling: float | None = Field(None, gt=0, le=1)
+    cover_tags: bool = True
 
 
 class PromptConfig(Section):

@@ -23,7 +23,7 @@ from jobs.select import NO_STAGE1
 from jobs.tasks import task_of
 from selection.mutual_information import KEPT_MOST
 
-VERSION = 2
+VERSION = 3
 ZERO_SHOT = "zero-shot"
 
 
@@ -82,6 +82,11 @@ def check(arm: Arm) -> None:
             f"{where}: stage2.condition_on = {stage2.condition_on} does not go with method "
             f"{stage2.method}; wanted {wanted}."
         )
+    if stage2.condition_on == "all" and stage2.recall_by != "dense":
+        raise ConfigError(
+            f"{where}: stage2.recall_by = {stage2.recall_by} needs stage2.condition_on = query: "
+            "one set for all queries is chosen from the whole pool."
+        )
     shows = not shows_nothing(stage2)
     if shows and arm.stage1.method == NO_STAGE1:
         raise ConfigError(
@@ -111,9 +116,12 @@ def _need(run: Run, arm: Arm) -> Need:
         run.candidates[arm.name].checksum,
         pool,
         arm.stage2.model_dump(by_alias=True),
+        arm.prompt.spare,
         [marker.fingerprint for marker in run.vectors[arm.encoder, "queries"]],
         rows,
     ]
+    if arm.stage2.cover_tags:
+        depends.append(_tags(run))
     if draws_ground(arm.stage2):
         depends.append([marker.fingerprint for marker in run.vectors[arm.encoder, "corpus"]])
     if arm.stage2.method in SEEDED:
@@ -150,6 +158,7 @@ def _shared(run: Run, need: Need) -> dict[str, Any]:
     encoder = need.arm.encoder
     return {
         "stage2": need.arm.stage2.model_dump(by_alias=True),
+        "spare": need.arm.prompt.spare,
         "seed": need.arm.seed,
         "threads": threads(run.config.file.cluster.rank),
         "n_total": sum_counts(run.vectors[encoder, "corpus"], "status").get("ok", 0),
@@ -177,11 +186,28 @@ def _pool(run: Run, need: Need) -> Marker:
     found = run.ledger.find(unit)
     if found is not None:
         return found
-    table = run.ledger.read(run.candidates[need.arm.name], ["id", "text_hash", "vector"])
-    place = {row_id: i for i, row_id in enumerate(table.column("id").to_pylist())}
-    chosen = table.take(pa.array([place[row_id] for row_id in need.pool], pa.int64()))
+    assert run.pool is not None
+    vectors = _in_order(run.ledger.read(run.candidates[need.arm.name], ["id", "vector"]), need)
+    texts = _in_order(run.ledger.read(run.pool, ["id", "input", "tags"]), need)
+    chosen = vectors.append_column("input", texts["input"]).append_column("tags", texts["tags"])
     chosen = chosen.append_column("label", pa.array(need.labels, pa.string()))
     return run.ledger.commit(unit, chosen)
+
+
+def _in_order(table: pa.Table, need: Need) -> pa.Table:
+    """The rows of the records that may be shown, in their order."""
+    place = {row_id: i for i, row_id in enumerate(table.column("id").to_pylist())}
+    return table.take(pa.array([place[row_id] for row_id in need.pool], pa.int64()))
+
+
+def _tags(run: Run) -> list[Any]:
+    """What the tags of pool and queries depend on; nothing where the pool has none."""
+    assert run.pool is not None
+    pool = run.ledger.read(run.pool, ["id", "tags"]).to_pylist()
+    tagged = [row for row in pool if row["tags"]]
+    if not tagged:
+        return []
+    return [tagged, [part.marker.stats["content"] for part in run.tables["queries"].parts]]
 
 
 def _ground_unit(run: Run, arm: Arm) -> tuple[Unit, dict[str, Any]]:

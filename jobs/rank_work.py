@@ -1,5 +1,6 @@
 """Stage 2 on one part of the queries: the Ray-free functions and the table they write."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,16 @@ import pyarrow as pa
 from inference.status import Status
 from jobs.config_schema import Stage2Config
 from jobs.ledger import Ledger, Marker, Unit
+from jobs.rank_context import (
+    Guards,
+    QueryTexts,
+    Recall,
+    Tags,
+    counted,
+    head_of,
+    tag_rows,
+    with_spares,
+)
 from jobs.vectors import Matrix, random_keys, sample, to_lists, to_matrix, usable
 from selection.stage2 import (
     FOR_ALL,
@@ -23,6 +34,8 @@ from selection.stage2 import (
     top_k_for_all,
 )
 
+Mask = npt.NDArray[np.bool_] | None
+
 # Method -> what it can be conditioned on.
 METHODS: dict[str, list[str]] = {
     name: [kind for kind, table in (("query", PER_QUERY), ("all", FOR_ALL)) if name in table]
@@ -31,13 +44,18 @@ METHODS: dict[str, list[str]] = {
 GROUNDED = ("dual-div", "s3", "s3-lowest", "mutual-information")
 SEEDED = ("random", "kmeans")
 GROUND_SEED = 0
+# Queries whose masks are held at a time, fewer for a large pool: 256 MiB.
 QUERIES_AT_A_TIME = 4096
+MASK_BYTES = 1 << 28
+ROW_COLUMNS = ["id", "input", "tags", "text_hash", "status"]
 DEMONSTRATION_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
         ("demonstration_ids", pa.list_(pa.string())),
         ("scores", pa.list_(pa.float64())),
         ("similarities", pa.list_(pa.float64())),
+        ("excluded_ids", pa.list_(pa.string())),
+        ("uncovered_tags", pa.list_(pa.string())),
         ("status", pa.string()),
     ]
 )
@@ -53,17 +71,20 @@ def draws_ground(config: Stage2Config) -> bool:
     return needs_ground(config) and config.ground != "pool"
 
 
-def options_of(config: Stage2Config, *, seed: int = 0, threads: int = 1) -> RankOptions:
-    """The config's Stage 2 in the words of `selection`."""
+def options_of(
+    config: Stage2Config, *, spare: int = 0, seed: int = 0, threads: int = 1
+) -> RankOptions:
+    """The config's Stage 2 in the words of `selection`, with records to spare."""
     return RankOptions(
-        k=config.k,
+        k=config.k + spare,
         lam=config.lam,
         scale=config.lambda_scale,
         ridge=config.ridge,
         mmr_lambda=config.mmr_lambda,
         recall=config.recall,
         theta=config.theta,
-        labels=config.labels,
+        # Spare records are no reason to show more labels.
+        labels=config.k if config.labels is None else config.labels,
         diversity=config.diversity,
         seed=seed,
         threads=threads,
@@ -103,7 +124,7 @@ class RankWork:
 
         Args:
             payload: `unit`, `rows` (marker of the query part), `vectors` (its embeddings),
-                `stage2`, `n_total`, `pool`, `ground` and `scores` (markers, or null).
+                `stage2`, `spare`, `n_total`, `pool`, `ground` and `scores` (markers, or null).
 
         Returns:
             Marker of the demonstrations, one row a query in the order of the part.
@@ -112,15 +133,17 @@ class RankWork:
         found = ledger.find(unit)
         if found is not None:
             return found
-        rows = ledger.read(Marker(**payload["rows"]), ["id", "text_hash", "status"])
+        rows = ledger.read(Marker(**payload["rows"]), ROW_COLUMNS)
         if payload["pool"] is None:
             return ledger.commit(unit, _empty(rows))
         vectors = ledger.read(Marker(**payload["vectors"]), ["vector", "status"])
         rank = _Ranker(ledger, payload)
-        with ledger.writing(unit, DEMONSTRATION_SCHEMA, {}) as writer:
-            for start in range(0, rows.num_rows, QUERIES_AT_A_TIME):
-                chunk = slice(start, start + QUERIES_AT_A_TIME)
+        n_rows = max(1, min(QUERIES_AT_A_TIME, MASK_BYTES // len(rank.records.ids)))
+        with ledger.writing(unit, DEMONSTRATION_SCHEMA, rank.stats) as writer:
+            for start in range(0, rows.num_rows, n_rows):
+                chunk = slice(start, start + n_rows)
                 writer.write(rank(rows[chunk], vectors[chunk]))
+            rank.stats["recall"] = rank.recall.facts()
         marker = ledger.find(unit)
         assert marker is not None
         return marker
@@ -133,42 +156,81 @@ class _Ranker:
         self.config = Stage2Config.model_validate(payload["stage2"])
         self.records = load_pool(ledger, payload["pool"])
         seed = payload["seed"]
-        self.options = options_of(self.config, seed=seed, threads=payload["threads"])
+        options = {"seed": seed, "threads": payload["threads"]}
+        self.options = options_of(self.config, spare=payload["spare"], **options)
         self.pool = ranked_pool(ledger, payload, self.records)
         self.scores: npt.NDArray[np.float64] | None = None
         if payload["scores"] is not None:
             table = ledger.read(Marker(**payload["scores"]))
             self.scores = table.column("score").to_numpy()
+        self.guards = Guards(self.config, self.records.inputs)
+        self.recall = Recall(
+            self.config,
+            self.pool,
+            self.records.inputs,
+            r=max(self.config.recall, self.options.k),
+            threads=payload["threads"],
+        )
+        self.tags = Tags(self.config, self.records.tags)
+        self.stats: dict[str, Any] = {"n_unserved": 0, "n_for_tags": 0, "n_uncovered": 0}
 
     def __call__(self, rows: pa.Table, vectors: pa.Table) -> pa.Table:
         status = vectors.column("status").to_pylist()
         ok = np.flatnonzero(np.array(status, object) == Status.OK)
-        queries = to_matrix(vectors.column("vector"))[ok]
-        keys = random_keys(rows.column("id").take(pa.array(ok)).to_pylist(), 0)
-        hashes = hash_numbers(rows.column("text_hash"))[ok]
-        ranking = self._rank(Queries(queries, keys), hashes)
-        # One set for all queries keeps one order, so that its prompts share their prefix.
-        near = ranking.scores
-        if self.scores is None:
-            near = similarities_of(queries, self.pool.vectors, ranking)
-        return demonstration_table(rows, status, ok, ranking, near, self.records.ids)
+        mine = rows.take(pa.array(ok))
+        texts = QueryTexts(mine.column("input").to_pylist(), mine.column("tags").to_pylist())
+        keys = random_keys(mine.column("id").to_pylist(), 0)
+        queries = Queries(to_matrix(vectors.column("vector"))[ok], keys)
+        allowed = self.guards(queries, texts, self.pool)
+        ranking = self._rank(queries, texts, allowed)
+        covered = self.tags(
+            head_of(ranking, self.config.k), queries, texts, pool=self.pool, allowed=allowed
+        )
+        ranking = with_spares(ranking, self.config.k, covered)
+        uncovered: list[list[str]] = [[] for _ in ok]
+        if covered is not None:
+            uncovered = tag_rows(covered.uncovered, self.tags.names)
+            counted(self.stats, {"n_for_tags": covered.n_came_in.sum()})
+        n_unserved = int((ranking.n_valid == 0).sum())
+        counted(self.stats, {"n_unserved": n_unserved, "n_uncovered": sum(map(bool, uncovered))})
+        columns = {
+            "demonstration_ids": _lists(ranking.indices, ranking.n_valid, self.records.ids),
+            "scores": _lists(ranking.scores, ranking.n_valid),
+            "similarities": _lists(self._similarities(queries, ranking), ranking.n_valid),
+            "excluded_ids": self._excluded(allowed, len(ok)),
+            "uncovered_tags": uncovered,
+        }
+        return demonstration_table(rows, status, ok, columns)
 
-    def _rank(self, queries: Queries, hashes: npt.NDArray[np.uint64]) -> Ranking:
-        config, pool = self.config, self.pool
-        allowed = None
-        if config.exclude_same_text:
-            allowed = hashes[:, None] != self.records.hashes[None, :]
+    def _rank(self, queries: Queries, texts: QueryTexts, allowed: Mask) -> Ranking:
         if self.scores is not None:
-            n_queries = len(queries.vectors)
             return top_k_for_all(
-                self.scores, k=config.k, allowed=allowed, q=n_queries, tie_rank=pool.tie_rank
+                self.scores,
+                k=self.options.k,
+                allowed=allowed,
+                q=len(queries.vectors),
+                tie_rank=self.pool.tie_rank,
             )
-        return PER_QUERY[config.method](queries, pool, options=self.options, allowed=allowed)
+        recalled = self.recall(queries, texts, allowed)
+        return PER_QUERY[self.config.method](
+            queries, self.pool, options=self.options, allowed=allowed, recalled=recalled
+        )
 
+    def _similarities(self, queries: Queries, ranking: Ranking) -> npt.NDArray[np.float64]:
+        """What the orders of prompts go by; the score where one set serves all queries.
 
-def hash_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
-    """Text hashes as numbers, (n,) uint64; a row without text has 0."""
-    return np.array([int(value, 16) if value else 0 for value in column.to_pylist()], np.uint64)
+        One set keeps one order then, so that its prompts share their prefix. What came in for a
+        tag has no score, and counts as the least similar.
+        """
+        if self.scores is None:
+            return similarities_of(queries.vectors, self.pool.vectors, ranking)
+        least = float(self.scores.min(initial=0.0)) - 1.0
+        return np.where(np.isnan(ranking.scores), least, ranking.scores)
+
+    def _excluded(self, allowed: Mask, n: int) -> list[list[str]]:
+        if allowed is None:
+            return [[] for _ in range(n)]
+        return [[self.records.ids[i] for i in np.flatnonzero(~row)] for row in allowed]
 
 
 @dataclass(frozen=True)
@@ -216,24 +278,27 @@ class Records:
     Attributes:
         ids: n ids.
         vectors: (n, d) float32.
-        hashes: (n,) uint64 text hashes.
+        inputs: n texts.
         labels: n labels of the task.
+        tags: n lists of tags, None for none.
     """
 
     ids: list[str]
     vectors: Matrix
-    hashes: npt.NDArray[np.uint64]
+    inputs: list[str]
     labels: list[str]
+    tags: list[list[str] | None]
 
 
 def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Records:
     """Read the records that may be shown, with their vectors."""
-    table = ledger.read(Marker(**pool), ["id", "text_hash", "vector", "label"])
+    table = ledger.read(Marker(**pool), ["id", "input", "vector", "label", "tags"])
     return Records(
         ids=table.column("id").to_pylist(),
         vectors=to_matrix(table.column("vector")),
-        hashes=hash_numbers(table.column("text_hash")),
+        inputs=table.column("input").to_pylist(),
         labels=table.column("label").to_pylist(),
+        tags=table.column("tags").to_pylist(),
     )
 
 
@@ -275,21 +340,24 @@ def demonstration_table(
     rows: pa.Table,
     status: list[str],
     ok: npt.NDArray[np.int64],
-    ranking: Ranking,
-    similarities: npt.NDArray[np.float64],
-    ids: list[str],
+    columns: Mapping[str, list[list[Any]]],
 ) -> pa.Table:
     """One row a query: its demonstrations, most relevant first; none where status is not ok."""
-    chosen: list[list[str]] = [[] for _ in status]
-    scores: list[list[float]] = [[] for _ in status]
-    near: list[list[float]] = [[] for _ in status]
-    for at, place in enumerate(ok):
-        n = ranking.n_valid[at]
-        chosen[place] = [ids[i] for i in ranking.indices[at, :n]]
-        scores[place] = ranking.scores[at, :n].tolist()
-        near[place] = similarities[at, :n].tolist()
-    columns = [rows.column("id"), chosen, scores, near, status]
-    return pa.table(columns, schema=DEMONSTRATION_SCHEMA)
+    table: dict[str, Any] = {"id": rows.column("id"), "status": status}
+    for name, lists in columns.items():
+        table[name] = [[] for _ in status]
+        for place, own in zip(ok, lists, strict=True):
+            table[name][place] = own
+    names = DEMONSTRATION_SCHEMA.names
+    return pa.table([table[name] for name in names], schema=DEMONSTRATION_SCHEMA)
+
+
+def _lists(
+    values: npt.NDArray[Any], n_valid: npt.NDArray[np.int64], names: list[str] | None = None
+) -> list[list[Any]]:
+    """The valid places of each row, as names where these are given."""
+    rows = [row[:n].tolist() for row, n in zip(values, n_valid, strict=True)]
+    return rows if names is None else [[names[i] for i in row] for row in rows]
 
 
 def similarities_of(queries: Matrix, pool: Matrix, ranking: Ranking) -> npt.NDArray[np.float64]:
@@ -299,6 +367,8 @@ def similarities_of(queries: Matrix, pool: Matrix, ranking: Ranking) -> npt.NDAr
 
 
 def _empty(rows: pa.Table) -> pa.Table:
-    nothing: list[list[Any]] = [[] for _ in range(rows.num_rows)]
-    columns = [rows.column("id"), nothing, nothing, nothing, rows.column("status")]
-    return pa.table(columns, schema=DEMONSTRATION_SCHEMA)
+    nothing = np.empty(0, np.int64)
+    columns: dict[str, list[list[Any]]] = {
+        name: [] for name in DEMONSTRATION_SCHEMA.names if name not in ("id", "status")
+    }
+    return demonstration_table(rows, rows.column("status").to_pylist(), nothing, columns)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from selection.arrays import Bool, Float32, Float64, Int64
-from selection.pool import Recalled
-from selection.ranking import Ranking, check_queries, query_chunks, stack, top_k
+from selection.pool import Pool, Queries, Recalled
+from selection.query_parts import checked
+from selection.ranking import Ranking, query_chunks, stack, top_k
 
 if TYPE_CHECKING:
     from faiss import IndexHNSWFlat
@@ -83,8 +84,9 @@ class NearestIndex:
         self, pool: Float32, tie_rank: Int64, *, options: GraphOptions | None = None
     ) -> None:
         self._options = options or GraphOptions()
-        self._pool = check_queries(pool[:0], pool, None, tie_rank)[1]
-        self._rank = tie_rank
+        none = Queries(pool[:0], np.zeros(0, dtype=np.uint64))
+        whole = checked(none, Pool(pool, tie_rank), None, None)[1]
+        self._pool, self._rank = whole.vectors, whole.tie_rank
         self._order = np.argsort(tie_rank, kind="stable")
         #: Whether all records are compared.
         self.exact = len(pool) <= self._options.exact_up_to
@@ -107,7 +109,7 @@ class NearestIndex:
         """
         if r < 1:
             raise ValueError(f"dense recall: found r {r}, wanted at least 1")
-        queries, _ = check_queries(queries, self._pool, allowed, self._rank)
+        queries = self._checked(queries, allowed)
         if self._graph is None:
             found = self._compared(queries, r, allowed)
         else:
@@ -118,13 +120,18 @@ class NearestIndex:
         """Compare with exact search on queries of the caller's choice, some hundred say."""
         if self.exact or not len(queries) or not len(self._pool):
             return MeasuredRecall(1.0, 1.0, r, len(queries))
-        truth = self._compared(check_queries(queries, self._pool, None, self._rank)[0], r, None)
+        truth = self._compared(self._checked(queries, None), r, None)
         found = self.top(queries, r).relevance
         last = truth.scores[np.arange(len(queries)), truth.n_valid - 1]
         # As near as the last true one is as good: duplicates are found one for the other.
         n_right = (found >= last[:, None] - 1e-6).sum(axis=1)
         shares = np.minimum(n_right, truth.n_valid) / truth.n_valid
         return MeasuredRecall(float(shares.mean()), float(shares.min()), r, len(queries))
+
+    def _checked(self, queries: Float32, allowed: Bool | None) -> Float32:
+        keys = np.zeros(len(queries), dtype=np.uint64)
+        pool = Pool(self._pool, self._rank)
+        return checked(Queries(queries, keys), pool, allowed, None)[0].vectors
 
     def _built(self) -> IndexHNSWFlat:
         faiss = _faiss()

@@ -5,6 +5,7 @@ import pytest
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker
 from jobs.rank_work import METHODS
+from tests.jobs.conftest import write_jsonl
 
 ARMS = [(method, condition) for method in METHODS for condition in METHODS[method]]
 
@@ -20,6 +21,7 @@ def tables(project, manifest, arm):
 
 def test_every_method_ranks_every_query(project):
     project.config["stage2"] = {"k": 3, "recall": 6, "ground": 50}
+    project.config["prompt"] = {"spare": 0}
     project.config["arms"] = [
         {"name": f"{method}-{condition}", "stage2": {"method": method, "condition_on": condition}}
         for method, condition in ARMS
@@ -40,6 +42,7 @@ def test_every_method_ranks_every_query(project):
 def test_stratified_shows_every_label_it_has_a_place_for(project):
     project.config["stage1"] = {"k1": 30}
     project.config["stage2"] = {"method": "stratified", "k": 3, "labels": 3, "recall": 30}
+    project.config["prompt"] = {"spare": 0}
     _, manifest = project.execute("rank")
     topics = {row["id"]: row["topic"] for row in project.rows}
     for row in tables(project, manifest, "main").values():
@@ -64,4 +67,92 @@ def test_too_much_ground_for_mutual_information_is_a_config_error(project, monke
     monkeypatch.setattr("jobs.rank.KEPT_MOST", 100)
     project.config["stage2"] = {"method": "mutual-information", "k": 2, "ground": 50}
     with pytest.raises(ConfigError, match=r"stage2.ground: found 50 .* 10 records.* at most 10"):
+        project.execute("rank")
+
+
+def rewritten(project, queries, *, tags=None):
+    """Queries of one's own, and tags for corpus rows by id."""
+    for row in project.rows:
+        row["tags"] = (tags or {}).get(row["id"], [])
+    write_jsonl(project.root / "corpus" / "a.jsonl", project.rows)
+    rows = [{"id": f"q{i}", "topic": "water", "tags": []} | row for i, row in enumerate(queries)]
+    write_jsonl(project.root / "queries.jsonl", rows)
+    for table in ("corpus", "queries"):
+        project.config[table]["columns"] = project.config[table]["columns"] | {"tags": "tags"}
+
+
+def test_records_to_spare_stand_behind_the_k_that_are_shown(project):
+    project.config["stage2"] = {"method": "mmr", "k": 3}
+    wide = tables(project, project.execute("rank")[1], "main")
+    project.config["prompt"] = {"spare": 0}
+    narrow = tables(project, project.execute("rank")[1], "main")
+    for row_id, row in narrow.items():
+        assert len(row["demonstration_ids"]) == 3
+        assert len(wide[row_id]["demonstration_ids"]) == 7
+        assert wide[row_id]["demonstration_ids"][:3] == row["demonstration_ids"]
+
+
+def test_lexical_recall_finds_the_shared_word_and_hybrid_serves_a_query_without_one(project):
+    project.config["stage1"] = {"k1": 30}
+    rewritten(project, [{"text": "forge"}, {"text": "zzz yyy"}])
+    project.config["arms"] = [
+        {"name": by, "stage2": {"k": 2, "recall_by": by}} for by in ("lexical", "hybrid", "dense")
+    ]
+    _, manifest = project.execute("rank")
+    words = {row["id"]: row["text"].split() for row in project.rows}
+    lexical, hybrid, dense = (
+        tables(project, manifest, name) for name in ("lexical", "hybrid", "dense")
+    )
+    assert lexical["q0"]["demonstration_ids"]
+    assert all("forge" in words[row_id] for row_id in lexical["q0"]["demonstration_ids"])
+    assert lexical["q1"]["demonstration_ids"] == []
+    assert hybrid["q1"]["demonstration_ids"] == dense["q1"]["demonstration_ids"]
+    assert sum(one["stats"]["n_unserved"] for one in manifest["demonstrations"]["lexical"]) == 1
+
+
+def test_copies_near_copies_and_what_is_too_similar_are_never_shown(project):
+    project.config["stage1"] = {"method": "coverage", "k1": 120}
+    text = project.rows[0]["text"]
+    rewritten(project, [{"text": text}, {"text": f"  {text.upper()}!"}])
+    project.config["arms"] = [
+        {"name": "guarded", "stage2": {"k": 4}},
+        {"name": "ceiling", "stage2": {"k": 4, "ceiling": 0.5}},
+        {"name": "open", "stage2": {"k": 4, "exclude_same_text": False}},
+    ]
+    _, manifest = project.execute("rank")
+    twin = project.rows[0]["id"]
+    guarded, ceiling, without = (
+        tables(project, manifest, name) for name in ("guarded", "ceiling", "open")
+    )
+    assert without["q0"]["demonstration_ids"][0] == twin
+    for row_id in ("q0", "q1"):
+        assert twin not in guarded[row_id]["demonstration_ids"]
+        assert twin in guarded[row_id]["excluded_ids"]
+        assert all(near < 0.5 for near in ceiling[row_id]["similarities"])
+        assert not {*ceiling[row_id]["demonstration_ids"]} & {*ceiling[row_id]["excluded_ids"]}
+
+
+def test_a_tag_that_a_query_names_is_among_its_demonstrations(project):
+    project.config["stage1"] = {"method": "coverage", "k1": 120}
+    project.config["stage2"] = {"k": 2}
+    far = next(row["id"] for row in project.rows if row["topic"] == "music")
+    rewritten(
+        project,
+        [{"text": "river lake rain USERS table"}, {"text": "river lake rain table"}],
+        tags={far: ["users"]},
+    )
+    _, manifest = project.execute("rank")
+    found = tables(project, manifest, "main")
+    assert found["q0"]["demonstration_ids"][0] == far  # a budget takes what a tag needs first
+    assert far not in found["q1"]["demonstration_ids"][:2]
+    stats = manifest["demonstrations"]["main"][0]["stats"]
+    assert sum(one["stats"]["n_for_tags"] for one in manifest["demonstrations"]["main"]) == 1
+    assert stats["n_uncovered"] == 0
+    project.config["stage2"] = {"k": 2, "cover_tags": False}
+    assert far not in tables(project, project.execute("rank")[1], "main")["q0"]["demonstration_ids"]
+
+
+def test_words_do_not_recall_for_one_set_of_all_queries(project):
+    project.config["stage2"] = {"method": "similar", "condition_on": "all", "recall_by": "hybrid"}
+    with pytest.raises(ConfigError, match=r"recall_by = hybrid needs stage2.condition_on = query"):
         project.execute("rank")
