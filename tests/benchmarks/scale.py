@@ -17,7 +17,7 @@ Predictions, for two AVX2 cores of about 115 GFLOP/s, written before measuring:
 - grow: the prototype took 251 s at 460 GFLOP/s for a million, 115,000 GFLOP: here 1,000 s, 2.0 GiB
   (0.75 of them mapped vectors). N 100,000: 250 s, because every leader is judged on all of V and
   m2 does not bind: a ratio of 4.
-  With each candidate's own cover on both threads and steps that scan the largest bounds only: 900 s.
+  With each candidate's own cover on both threads, and steps that scan the largest bounds: 900 s.
 - sampled: .9965 of g.
 - levels: 16 partitions hand on 6,250 each, more than fits one merge of 128 MiB: two levels, 20
   minutes, merges at .6 of what was declared.
