@@ -111,14 +111,12 @@ def calibrated_orders(
     """
     spec = replace(spec, n_threads=threads(run.config.file.cluster.generate))
     units = {arm.name: _units(run, arm, spec, drafts[arm.name]) for arm in arms}
-    every = list(
-        {unit: (unit, payload) for mine in units.values() for unit, payload in mine}.values()
-    )
+    every = {unit: payload for mine in units.values() for unit, payload in mine}
     if not every:
         return {arm.name: [] for arm in arms}
     markers = finish(
         run,
-        every,
+        list(every.items()),
         CalibrateWork(run.out, spec),
         stage="assemble",
         workers=with_gpus(run.config.file.cluster.generate, spec.tensor_parallel_size or 1),

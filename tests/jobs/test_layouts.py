@@ -1,7 +1,14 @@
 """Layouts, orders and contrasts from config to prompts, on real vectors and a real tokenizer."""
 
+import zlib
+
 import pyarrow.parquet as pq
 
+from inference.engine import Completion, VllmEngine
+from jobs import calibrate
+from jobs.assemble_work import set_key
+from jobs.engines import tokenizer_of
+from tests.inference.llm_fakes import FakeLlm
 from tests.jobs.conftest import write_jsonl
 
 
@@ -56,3 +63,48 @@ def test_contrasts_come_from_the_corpus_and_count_in_the_pool(project):
     for row in prompts(project, "main"):
         assert row["pool_version"] == "v0001"
         assert all(rendered[row_id] in row["prompt"] for row_id in row["demonstration_ids"])
+
+
+def by_text(text, sampling):
+    """Made-up probabilities that depend on the prompt."""
+    wanted = sampling.logprob_token_ids
+    chances = {token: -(zlib.crc32(f"{token} {text}".encode()) % 100) / 50 for token in wanted}
+    return Completion("", "length", len(text), 0, 1, logprobs=(chances,))
+
+
+def start_fake(spec):
+    tokenizer = tokenizer_of(spec.model, spec.revision)
+    return VllmEngine(spec, start=lambda _: FakeLlm(by_text, tokenizer), start_pause_s=0.0)
+
+
+def test_calibrated_prompts_show_the_sets_of_the_draft_in_one_order_each(project, monkeypatch):
+    work, started = calibrate.CalibrateWork, []
+
+    def with_fake(out, spec):
+        started.append(spec)
+        return work(out, spec, start_fake)
+
+    monkeypatch.setattr(calibrate, "CalibrateWork", with_fake)
+    project.config["stage2"] = {"k": 3}
+    project.config["prompt"] = {"clusters": 2}
+    project.config["arms"] = [
+        {"name": f"{layout}-{order}", "prompt": {"layout": layout, "order": order}}
+        for layout in ("dynamic", "clustered")
+        for order in ("similar-last", "calibrated")
+    ]
+    _, manifest = project.execute("assemble")
+    for layout in ("dynamic", "clustered"):
+        drafts = prompts(project, f"{layout}-similar-last")
+        rows = prompts(project, f"{layout}-calibrated")
+        order: dict[str, list[str]] = {}
+        for draft, row in zip(drafts, rows, strict=True):
+            ids = row["demonstration_ids"]
+            assert sorted(ids) == sorted(draft["demonstration_ids"])
+            assert order.setdefault(set_key(ids), ids) == ids
+        facts = manifest["layouts"][f"{layout}-calibrated"]["calibration"]
+        assert (facts["sets"], facts["not_scored"]) == (len(order), 0)
+        assert facts["skew_mean"] < facts["worst_skew_mean"]
+    assert len(order) <= 2
+    before = project.files()
+    project.execute("assemble")
+    assert project.files() == before
