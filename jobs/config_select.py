@@ -77,6 +77,7 @@ class Stage1Config(Section):
         m1: Rows of the sample that screens (`screened` only).
         m2: Rows on which a pick is verified; null: by size, `all`: the whole corpus.
         z: Standard errors added to a screened gain.
+        unseen: Copies of a row that the small sample may have missed, in that error.
         weighted: Rows count by the column `weight` (null there: 1).
         quality: Rows are preferred by the column `quality`: lambda * log r^2 is added to a gain.
         budget: Most that the chosen may cost together, by the column `cost`.
@@ -98,6 +99,7 @@ class Stage1Config(Section):
     m1: int = Field(8192, ge=2)
     m2: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
     z: float = Field(1.0, ge=0)
+    unseen: float = Field(1.0, ge=0)
     weighted: bool = False
     quality: bool = False
     budget: float | None = Field(None, gt=0)

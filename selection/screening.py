@@ -81,12 +81,14 @@ class Sample:
         members: (n,) bool, the candidates that are sampled points.
         population: Number N of ground points the sample stands for.
         weights: (n,) float64 ground weights of the candidates, None for 1.
+        unseen: Copies of a candidate that the sample may have missed, for the standard error.
     """
 
     oracle: CoverageOracle
     members: Bool
     population: int
     weights: Float64 | None = None
+    unseen: float = 1.0
 
     def estimate(self, indices: Int64, own: OwnCover) -> tuple[Float64, Float64]:
         """Estimate the coverage gain on all ground points.
@@ -109,8 +111,8 @@ class Sample:
         rest = float(self.population - 1)
         count = np.maximum(count, 1.0)
         mean = total / count
-        # As if one sampled point more had been a copy: a small cluster may have none in the sample.
-        variance = np.maximum(0.0, (squares + excess**2) / count - mean**2)
+        # As if that many points more had been copies: a small cluster may have none in the sample.
+        variance = np.maximum(0.0, (squares + self.unseen * excess**2) / count - mean**2)
         # Drawn without replacement: a sample of everything has no error.
         finite = np.maximum(0.0, 1.0 - count / max(rest, 1.0))
         return excess + rest * mean, rest * np.sqrt(variance / count * finite)

@@ -307,7 +307,7 @@ class Ground:
         verify = None
         if isinstance(effort.m2, int):
             verify = self._sample(effort.m2, request)
-        screen = self._sample(effort.m1, request)
+        screen = replace(self._sample(effort.m1, request), unseen=effort.unseen)
         return Screening(screen, verify, effort.z, self._threads)
 
     def _sample(self, m: int, request: Request) -> Sample:

@@ -1,7 +1,7 @@
 """The last merge of Stage 1, made ready: candidates with the actors, and the sums it needs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,9 @@ def root_of(
     screening = None
     if effort.mode == "screened" or "verify" in made:
         samples = {name: _sample(aim, union, one) for name, one in made.items() if name != "all"}
-        screen = samples["screen"] if effort.mode == "screened" else None
+        screen = None
+        if effort.mode == "screened":
+            screen = replace(samples["screen"], unseen=effort.unseen)
         screening = Screening(screen, samples.get("verify"), effort.z)
     searched = made.get("verify", whole)
     searched.heard = heard

@@ -166,7 +166,15 @@ def test_modes_follow_from_size_alone():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"mode": "fast"}, {"m1": 1}, {"m1": 100, "m2": 50}, {"z": -1.0}, {"z": float("nan")}]
+    "fields",
+    [
+        {"mode": "fast"},
+        {"m1": 1},
+        {"m1": 100, "m2": 50},
+        {"z": -1.0},
+        {"unseen": -1.0},
+        {"z": float("nan")},
+    ],
 )
 def test_an_impossible_effort_is_refused(fields):
     with pytest.raises(ValueError, match="effort"):
@@ -209,3 +217,5 @@ def test_a_candidate_whose_twins_the_sample_missed_keeps_a_margin():
     # Nothing seen but itself; the error is that of one copy among 20 points, 79 of 99 unseen.
     assert estimate[0] == pytest.approx(1.0)
     assert error[0] == pytest.approx(99 / 20 * np.sqrt(79 / 99))
+    _, trusting = Sample(oracle, members, 100, unseen=0.0).estimate(np.array([0]), own)
+    assert trusting[0] == 0
