@@ -307,8 +307,8 @@ class Ground:
         verify = None
         if isinstance(effort.m2, int):
             verify = self._sample(effort.m2, request)
-        screen = replace(self._sample(effort.m1, request), unseen=effort.unseen)
-        return Screening(screen, verify, effort.z, self._threads)
+        screen = self._sample(effort.m1, request)
+        return Screening(screen, verify, effort.z, effort.unseen, self._threads)
 
     def _sample(self, m: int, request: Request) -> Sample:
         rows = sample_rows(request.keys, m)

@@ -5,7 +5,7 @@ resumed like everything else.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -167,8 +167,8 @@ def merge_on(aim: Aim, union: Union, ground: pa.Table, *, k: int) -> Merged:
     screening = None if verify is None else Screening(None, verify, threads=aim.threads)
     if effort.mode == "screened":
         rows = sample_rows(aim.keys(ground.column("id").to_pylist()), effort.m1)
-        screen = replace(points.sample(points.oracle(rows), rows), unseen=effort.unseen)
-        screening = Screening(screen, verify, effort.z, aim.threads)
+        screen = points.sample(points.oracle(rows), rows)
+        screening = Screening(screen, verify, effort.z, effort.unseen, aim.threads)
     return merge(
         aim.config.method,
         everything,

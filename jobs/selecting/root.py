@@ -1,7 +1,7 @@
 """The last merge of Stage 1, made ready: candidates with the actors, and the sums it needs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -103,10 +103,8 @@ def root_of(
     screening = None
     if effort.mode == "screened" or "verify" in made:
         samples = {name: _sample(aim, union, one) for name, one in made.items() if name != "all"}
-        screen = None
-        if effort.mode == "screened":
-            screen = replace(samples["screen"], unseen=effort.unseen)
-        screening = Screening(screen, samples.get("verify"), effort.z)
+        screen = samples["screen"] if effort.mode == "screened" else None
+        screening = Screening(screen, samples.get("verify"), effort.z, effort.unseen)
     searched = made.get("verify", whole)
     searched.heard = heard
     request = union.request(aim, k=aim.k, coverage_weight=1.0)
