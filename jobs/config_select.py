@@ -78,6 +78,7 @@ class Stage1Config(Section):
         m2: Rows on which a pick is verified; null: by size, `all`: the whole corpus.
         z: Standard errors added to a screened gain.
         neighbours: Nearest rows that a row votes for (`vote-k` only).
+        unseen: Copies of a row that the small sample may have missed, in that error.
         weighted: Rows count by the column `weight` (null there: 1).
         quality: Rows are preferred by the column `quality`: lambda * log r^2 is added to a gain.
         budget: Most that the chosen may cost together, by the column `cost`.
@@ -100,6 +101,7 @@ class Stage1Config(Section):
     m2: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
     z: float = Field(1.0, ge=0)
     neighbours: int = Field(150, ge=1)
+    unseen: float = Field(1.0, ge=0)
     weighted: bool = False
     quality: bool = False
     budget: float | None = Field(None, gt=0)

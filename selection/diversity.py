@@ -13,7 +13,6 @@ from selection.arrays import (
     rows_of,
     squared_norms,
 )
-from selection.tiles import blocks, share_out
 
 # A squared residual below this part of the squared norm is rounding of float32 input: the vector
 # lies in the span of the picks.
@@ -40,13 +39,12 @@ class LogDet:
     and 20 bytes per candidate, for any number of picks. After Chen et al. 2018 (fast greedy MAP).
     """
 
-    def __init__(self, candidates: Vectors, ridge: float, *, threads: int = 1) -> None:
+    def __init__(self, candidates: Vectors, ridge: float) -> None:
         """Start from no picks; O(n d).
 
         Args:
             candidates: (n, d) float32 or float16 vectors that indices point into.
             ridge: eps in [0, 1).
-            threads: Threads to use.
 
         Raises:
             ValueError: The candidates are not finite vectors, or the ridge is out of range.
@@ -54,7 +52,7 @@ class LogDet:
         if not 0 <= ridge < 1:
             raise ValueError(f"LogDet.ridge: found {ridge}, wanted 0 <= ridge < 1")
         self._candidates = require_vectors("LogDet.candidates", candidates)
-        self._ridge, self._threads = ridge, threads
+        self._ridge = ridge
         self._squared = squared_norms(self._candidates)
         self._shape = self._squared.copy()
         self._at = np.zeros(len(candidates), dtype=np.int32)
@@ -146,9 +144,8 @@ class LogDet:
         now = self._folded + self._n_rows
         stale = indices[self._at[indices] < now]
         stale = stale[np.argsort(self._at[stale], kind="stable")]
-        parts = [stale[rows] for rows in blocks(len(stale), _BATCH)]
-        for _ in share_out(self._subtract_picks, parts, threads=self._threads):
-            pass
+        for start in range(0, len(stale), _BATCH):
+            self._subtract_picks(stale[start : start + _BATCH])
         self._at[stale] = now
 
     def _subtract_picks(self, chosen: Int64) -> None:

@@ -146,7 +146,7 @@ class ScreenedGains:
         return leaders
 
     def _screen(self, screen: Sample, stale: Int64, coverage: Float64) -> Int64:
-        estimate, error = screen.estimate(stale, self._own)
+        estimate, error = screen.estimate(stale, self._own, unseen=self._screening.unseen)
         upper = self._scale * (estimate + self._screening.z * error)
         coverage[stale] = np.minimum(coverage[stale], upper)
         self._screened_at[stale] = len(self._trace.picks)

@@ -186,7 +186,6 @@ def _greedy(
         k=request.k,
         quality=request.quality,
         given=request.given,
-        threads=1 if screening is None else screening.threads,
     )
     gains = (
         ExactGains(trace)

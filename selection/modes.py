@@ -34,6 +34,7 @@ class Effort:
         m1: Ground points of the small sample.
         m2: Ground points leaders are judged on; `all` for all of V, None to choose by size.
         z: Standard errors added to an estimate on the small sample.
+        unseen: Copies of a candidate that the small sample may have missed; 0 trusts the sample.
         memory_bytes: Memory of the process; `auto` keeps W only where it takes at most half of it.
     """
 
@@ -41,6 +42,7 @@ class Effort:
     m1: int = 8_192
     m2: int | Literal["all"] | None = None
     z: float = 1.0
+    unseen: float = 1.0
     memory_bytes: int = 2 * 2**30
 
     def __post_init__(self) -> None:
@@ -53,8 +55,10 @@ class Effort:
             raise ValueError(
                 f"effort: found m1 = {self.m1} and m2 = {self.m2}, wanted 2 <= m1 <= m2"
             )
-        if not self.z >= 0:
-            raise ValueError(f"effort.z: found {self.z}, wanted a number >= 0")
+        for name in ("z", "unseen"):
+            value = getattr(self, name)
+            if not value >= 0:
+                raise ValueError(f"effort.{name}: found {value}, wanted a number >= 0")
 
 
 def resolve(effort: Effort, *, n_ground: int, n_candidates: int, k: int, square: bool) -> Effort:

@@ -88,12 +88,15 @@ class Sample:
     population: int
     weights: Float64 | None = None
 
-    def estimate(self, indices: Int64, own: OwnCover) -> tuple[Float64, Float64]:
+    def estimate(
+        self, indices: Int64, own: OwnCover, *, unseen: float = 0.0
+    ) -> tuple[Float64, Float64]:
         """Estimate the coverage gain on all ground points.
 
         Args:
             indices: (c,) int64 candidates.
             own: Their own cover, with the same picks as the oracle.
+            unseen: Copies of a candidate that the sample may have missed, for the standard error.
 
         Returns:
             (c,) estimates and (c,) standard errors, both of the sum over N points.
@@ -109,8 +112,8 @@ class Sample:
         rest = float(self.population - 1)
         count = np.maximum(count, 1.0)
         mean = total / count
-        # As if one sampled point more had been a copy: a small cluster may have none in the sample.
-        variance = np.maximum(0.0, (squares + excess**2) / count - mean**2)
+        # As if that many points more had been copies: a small cluster may have none in the sample.
+        variance = np.maximum(0.0, (squares + unseen * excess**2) / count - mean**2)
         # Drawn without replacement: a sample of everything has no error.
         finite = np.maximum(0.0, 1.0 - count / max(rest, 1.0))
         return excess + rest * mean, rest * np.sqrt(variance / count * finite)
@@ -125,12 +128,14 @@ class Screening:
             stale candidate is judged at once.
         verify: The larger sample that leaders are judged on; None: the exact oracle, all of V.
         z: Standard errors added to an estimate on the small sample to make it an upper bound.
+        unseen: Copies of a candidate that the small sample may have missed, in that error.
         threads: Threads for each candidate's own cover.
     """
 
     screen: Sample | None
     verify: Sample | None
     z: float = 1.0
+    unseen: float = 1.0
     threads: int = 1
 
     @property

@@ -371,7 +371,7 @@ class Ground:
         if isinstance(effort.m2, int):
             verify = self._sample(effort.m2, request)
         screen = self._sample(effort.m1, request)
-        return Screening(screen, verify, effort.z, self._threads)
+        return Screening(screen, verify, effort.z, effort.unseen, self._threads)
 
     def _sample(self, m: int, request: Request) -> Sample:
         rows = sample_rows(request.keys, m)

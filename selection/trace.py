@@ -111,7 +111,6 @@ class Trace:
         k: int = 1,
         quality: Float64 | None = None,
         given: Float32 | None = None,
-        threads: int = 1,
     ) -> None:
         """Start from no picks; resets the oracle.
 
@@ -123,7 +122,6 @@ class Trace:
             k: Picks wanted, where a schedule of lambda ends.
             quality: (n,) float64 or None.
             given: (a, d) float32 vectors that are chosen already, or None.
-            threads: Threads for the log-determinant.
         """
         oracle.reset()
         self.oracle = oracle
@@ -135,9 +133,7 @@ class Trace:
         self._candidates = candidates
         self._quality = quality
         self._control = LambdaControl(objective.lam, objective.rule, k=k, ridge=objective.ridge)
-        self._log_det = None
-        if objective.diverse:
-            self._log_det = LogDet(candidates, objective.ridge, threads=threads)
+        self._log_det = LogDet(candidates, objective.ridge) if objective.diverse else None
         self._rank_exhausted_at: int | None = None
         self._baseline = scale * oracle.total_weight
         if given is not None and len(given):

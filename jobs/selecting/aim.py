@@ -145,6 +145,7 @@ class Aim:
             m1=config.m1,
             m2=config.m2 if m2 is None else m2,
             z=config.z,
+            unseen=config.unseen,
             memory_bytes=self.memory_bytes,
         )
 

@@ -177,7 +177,7 @@ def merge_on(aim: Aim, union: Union, ground: pa.Table, *, k: int) -> Merged:
     if effort.mode == "screened":
         rows = sample_rows(aim.keys(ground.column("id").to_pylist()), effort.m1)
         screen = points.sample(points.oracle(rows), rows)
-        screening = Screening(screen, verify, effort.z, aim.threads)
+        screening = Screening(screen, verify, effort.z, effort.unseen, aim.threads)
     return merge(
         aim.config.method,
         everything,

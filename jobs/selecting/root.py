@@ -109,7 +109,7 @@ def root_of(
         wanted = [name for name in ("screen", "verify") if name in made]
         samples = {name: _sample(aim, union, made[name]) for name in wanted}
         screen = samples["screen"] if effort.mode == "screened" else None
-        screening = Screening(screen, samples.get("verify"), effort.z)
+        screening = Screening(screen, samples.get("verify"), effort.z, effort.unseen)
     searched = made.get("verify", whole)
     searched.heard = heard
     voters = voters_of(aim, union, *made["voters"].points()) if aim.asks_voters else None

@@ -126,4 +126,6 @@ class Sizes:
 
     def _effort(self, m2: int | Literal["all"] | None) -> Effort:
         config = self.stage1
-        return Effort(config.mode, config.m1, m2, config.z, self.declared)
+        return Effort(
+            config.mode, config.m1, m2, config.z, config.unseen, memory_bytes=self.declared
+        )

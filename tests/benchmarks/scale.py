@@ -31,6 +31,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from jobs.config_select import SelectConfig, Stage1Config
+from jobs.plan_select import predict
+from jobs.selecting.sizes import Sizes
 from tests.benchmarks import levels
 from tests.benchmarks.judge import lift, random_picks, worth
 from tests.benchmarks.machine import GIB, sgemm_gflops
@@ -41,7 +44,7 @@ from tests.benchmarks.vectors import default_corpus, ground
 # The prototype's million: seconds, and the SGEMM rate of its two cores in GFLOP/s.
 PROTOTYPE_S, PROTOTYPE_GFLOPS = 251.0, 460.0
 RIDGE = 1e-2  # for 16-bit vectors
-MOST = 1_000_000
+MOST, DIM = 1_000_000, 384
 
 
 def main() -> None:
@@ -67,9 +70,24 @@ def grow(asked: argparse.Namespace, results: Results) -> tuple[str, list[Bar]]:
         work = run["seconds"] * run["gflops"] / 1000
         share = run["log_det_s"] / run["seconds"]
         size = mib(run["peak_bytes"])
-        lines.append((n, run["mode"], run["seconds"], run["gflops"], work, size, share))
-    columns = ["N", "mode", "seconds", "SGEMM GFLOP/s", "s x TFLOP/s", "peak MiB", "log-det share"]
+        looks = f"{run['screened'] / n:.1f}, {run['evaluations'] / n:.2f}"
+        planned = _planned(asked, n)
+        lines.append(
+            (n, run["mode"], run["seconds"], run["gflops"], work, size, share, looks, planned)
+        )
+    columns = [
+        "N", "mode", "seconds", "SGEMM GFLOP/s", "s x TFLOP/s", "peak MiB", "log-det share",
+        "looks, judged a row", "plan: s, MiB",
+    ]  # fmt: skip
     return table(columns, lines), _grow_bars(found, asked.k)
+
+
+def _planned(asked: argparse.Namespace, n: int) -> str:
+    """What `dualdiv plan` says of the same choice: seconds of two cores, memory of the worker."""
+    stage1 = Stage1Config(k1=asked.k, mode="screened", m1=asked.m1, m2=min(n, asked.m2))
+    sizes = Sizes(n, DIM, asked.k, stage1, SelectConfig(), storage="float16", threads=2)
+    plan = predict(sizes)
+    return f"{plan.core_seconds(plan.work.local) / 2:,.0f}, {mib(plan.memory.worker)}"
 
 
 def _grow_bars(found: dict[int, dict[str, Any]], k: int) -> list[Bar]:
@@ -110,7 +128,7 @@ def _selected(
     results: Results, asked: argparse.Namespace, n: int, k: int, *, m2: int | str
 ) -> dict[str, Any]:
     path = ground(n, asked.cache, asked.corpus, dtype="float16")
-    effort = {"mode": "screened", "m1": asked.m1, "m2": m2, "z": asked.z}
+    effort = {"mode": "screened", "m1": asked.m1, "m2": m2, "z": asked.z, "unseen": asked.unseen}
     arguments = {
         "path": str(path),
         "k": k,
@@ -189,7 +207,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sampled-k", type=int, default=300)
     parser.add_argument("--m1", type=int, default=8_192)
     parser.add_argument("--m2", type=int, default=131_072)
-    parser.add_argument("--z", type=float, default=0.5, help="standard errors added on m1 points")
+    parser.add_argument("--z", type=float, default=1.0, help="standard errors added on m1 points")
+    parser.add_argument("--unseen", type=float, default=0.0, help="copies the sample may miss")
     parser.add_argument("--lam", type=float, default=1e-4, help="mean scale")
     parser.add_argument("--levels-n", type=int, default=200_000)
     parser.add_argument("--levels-k", type=int, default=20_000)

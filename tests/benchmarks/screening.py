@@ -92,7 +92,7 @@ def ratio(asked: argparse.Namespace, results: Results) -> tuple[str, list[Bar]]:
         pairs = [
             [
                 selected(results, path, k, effort=effort, objective=objective, turn=turn)
-                for effort in (EXACT, _screened(asked.m1))
+                for effort in (EXACT, _screened(asked, asked.m1))
             ]
             for turn in range(asked.repeats)
         ]
@@ -109,9 +109,9 @@ def ratio(asked: argparse.Namespace, results: Results) -> tuple[str, list[Bar]]:
     return table(["lam", *RATIO_COLUMNS, "log-det share"], lines), held
 
 
-def _screened(m1: int) -> dict[str, Any]:
+def _screened(asked: argparse.Namespace, m1: int) -> dict[str, Any]:
     """Looked at on m1 points, leaders judged on all of V."""
-    return {"mode": "screened", "m1": m1, "m2": "all"}
+    return {"mode": "screened", "m1": m1, "m2": "all", "z": asked.z, "unseen": asked.unseen}
 
 
 RATIO_COLUMNS = [
@@ -146,7 +146,7 @@ def compared(path: Path, pairs: list[list[dict[str, Any]]], lam: float) -> tuple
 def growth(asked: argparse.Namespace, results: Results) -> tuple[str, list[Bar]]:
     """Seconds against N, screened and judged on all of V; exponent by least squares on logs."""
     seconds: dict[int, float] = {}
-    effort, objective = _screened(asked.m1), {"lam": max(asked.lam)}
+    effort, objective = _screened(asked, asked.m1), {"lam": max(asked.lam)}
     for n in asked.sizes:
         path = ground(n, asked.cache, asked.corpus)
         runs = [
@@ -184,7 +184,7 @@ def corpora(asked: argparse.Namespace, results: Results) -> tuple[str, list[Bar]
         paths[name] = adversarial(name, asked.corpora_n, asked.cache, asked.corpus)
     lines, held = [], []
     # A sample of 8,192 would be most of so few rows: a smaller one, so that it has to estimate.
-    screened = _screened(asked.corpora_m1)
+    screened = _screened(asked, asked.corpora_m1)
     for name, path in paths.items():
         for lam in asked.lam:
             pair = [
@@ -241,6 +241,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--n", type=int, default=100_000, help="rows of `ratio`")
     parser.add_argument("--k", type=int, default=300)
     parser.add_argument("--m1", type=int, default=8_192)
+    parser.add_argument("--z", type=float, default=1.0, help="standard errors added on m1 points")
+    parser.add_argument("--unseen", type=float, default=1.0, help="copies the sample may miss")
     parser.add_argument("--sizes", type=int, nargs="+", default=[25_000, 50_000, 100_000, 200_000])
     parser.add_argument("--lam", type=float, nargs="+", default=[0.0, 1e-4], help="mean scale")
     parser.add_argument("--repeats", type=int, default=5, help="turns of `ratio` and `growth`")

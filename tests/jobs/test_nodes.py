@@ -37,11 +37,11 @@ def cluster():
     cluster.shutdown()
 
 
-def test_two_and_three_nodes_choose_what_one_process_does(project, cluster, tmp_path_factory):
+def test_two_and_three_nodes_choose_what_one_does(ray_project, cluster, tmp_path_factory):
     far = Project(tmp_path_factory.mktemp("far"))
-    for one in (project, far):
-        one.config["arms"] = [{"name": "dual-div"}, {"name": "random", "stage1": "random"}]
-    project.execute("select")
+    for project in (ray_project, far):
+        project.config["arms"] = [{"name": "dual-div"}, {"name": "random", "stage1": "random"}]
+    ray_project.execute("select")
     for n_nodes in (2, 3):
         if n_nodes == 3:
             cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
@@ -57,4 +57,4 @@ def test_two_and_three_nodes_choose_what_one_process_does(project, cluster, tmp_
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        assert candidates(far) == candidates(project)
+        assert candidates(far) == candidates(ray_project)

@@ -166,7 +166,15 @@ def test_modes_follow_from_size_alone():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"mode": "fast"}, {"m1": 1}, {"m1": 100, "m2": 50}, {"z": -1.0}, {"z": float("nan")}]
+    "fields",
+    [
+        {"mode": "fast"},
+        {"m1": 1},
+        {"m1": 100, "m2": 50},
+        {"z": -1.0},
+        {"unseen": -1.0},
+        {"z": float("nan")},
+    ],
 )
 def test_an_impossible_effort_is_refused(fields):
     with pytest.raises(ValueError, match="effort"):
@@ -202,10 +210,12 @@ def test_a_candidate_whose_twins_the_sample_missed_keeps_a_margin():
     vectors = np.concatenate([cluster, rest])
     members = np.arange(100) >= 80  # 20 points, none of the cluster
     oracle, own = LocalCoverage([CoverageShard(vectors[80:])], vectors), OwnCover(vectors)
-    for pick in (10,):
-        oracle.add(pick)
-        own.add(pick)
-    estimate, error = Sample(oracle, members, 100).estimate(np.array([0]), own)
+    oracle.add(10)
+    own.add(10)
+    sample, first = Sample(oracle, members, 100), np.array([0])
+    estimate, error = sample.estimate(first, own, unseen=1.0)
     # Nothing seen but itself; the error is that of one copy among 20 points, 79 of 99 unseen.
     assert estimate[0] == pytest.approx(1.0)
     assert error[0] == pytest.approx(99 / 20 * np.sqrt(79 / 99))
+    _, trusting = sample.estimate(first, own, unseen=0.0)
+    assert trusting[0] == 0
