@@ -15,6 +15,7 @@ from selection.lazy_greedy import evaluate, knapsack_greedy, lazy_greedy
 from selection.modes import Effort, resolve, sample_rows
 from selection.objective import Objective
 from selection.request import Allowance, Limits, Request, require_request
+from selection.running import RunningCoverage
 from selection.screening import Sample, Screening
 from selection.torch_coverage import TorchShard
 from selection.trace import Selection
@@ -22,6 +23,8 @@ from selection.watch import Watch
 
 # 16-bit ground points are widened once where they take no more than this part of the memory.
 WIDE_SHARE = 8
+# The middle sample is so many times the small one: its errors are half as large.
+MIDDLE = 4
 
 Method = Callable[
     [CoverageOracle, Vectors, Request, Screening | None, Watch | None],
@@ -308,15 +311,25 @@ class Ground:
         if isinstance(effort.m2, int):
             verify = self._sample(effort.m2, request)
         screen = self._sample(effort.m1, request)
-        return Screening(screen, verify, effort.z, effort.unseen, self._threads)
+        middle = None
+        judged_on = effort.m2 if isinstance(effort.m2, int) else len(self._vectors)
+        if judged_on >= 2 * MIDDLE * effort.m1:
+            middle = self._sample(MIDDLE * effort.m1, request)
+        return Screening(screen, verify, effort.z, effort.unseen, self._threads, middle)
 
     def _sample(self, m: int, request: Request) -> Sample:
         rows = sample_rows(request.keys, m)
         members = np.zeros(len(self._vectors), dtype=np.bool_)
         members[rows] = True
         weights = None if self._weights is None else self._weights[rows]
+        points = rows_of(self._vectors, rows)
+        oracle: LocalCoverage
+        if self._device == "cpu":
+            oracle = RunningCoverage(points, self._vectors, weights=weights, threads=self._threads)
+        else:
+            oracle = self._coverage(points, weights)
         return Sample(
-            self._coverage(rows_of(self._vectors, rows), weights),
+            oracle,
             members,
             len(self._vectors),
             self._weights,

@@ -192,11 +192,11 @@ class _Points:
     def oracle(self, rows: Indices) -> CoverageOracle:
         vectors = self.vectors if len(rows) == len(self.vectors) else self.vectors[rows]
         weights = None if self.weights is None else self.weights[rows]
-        shard: Any
         if self.aim.device == "cpu":
-            shard = CoverageShard(vectors, weights=weights, threads=self.aim.threads)
-        else:
-            shard = TorchShard(vectors, weights=weights, device=self.aim.device)
+            return RunningCoverage(
+                vectors, self.union.vectors, weights=weights, threads=self.aim.threads
+            )
+        shard = TorchShard(vectors, weights=weights, device=self.aim.device)
         return LocalCoverage([shard], self.union.vectors)
 
     def sample(self, oracle: CoverageOracle, rows: Indices) -> Sample:
