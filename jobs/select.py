@@ -32,7 +32,7 @@ from jobs.selecting.workers import Workers
 from jobs.vectors import with_encoder
 from selection.stage1 import STAGE1
 
-VERSION = 3
+VERSION = 4
 NO_STAGE1 = "none"
 
 

@@ -17,7 +17,6 @@ from selection.coverage import CoverageShard, LocalCoverage
 from selection.kernels import part_of
 from selection.loops import add_moments_since, covers_at
 from selection.tiles import (
-    CANDIDATE_BLOCK,
     GROUND_TILE,
     blocks,
     cosines_of,

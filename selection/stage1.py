@@ -12,7 +12,7 @@ from selection.certificate import CertificateWatch
 from selection.coverage import CoverageOracle, CoverageShard, LocalCoverage
 from selection.dense import DenseCoverage
 from selection.lazy_greedy import evaluate, knapsack_greedy, lazy_greedy
-from selection.modes import Effort, resolve, sample_rows
+from selection.modes import Effort, middle_points, resolve, sample_rows
 from selection.objective import Objective
 from selection.request import Allowance, Limits, Request, require_request
 from selection.running import RunningCoverage
@@ -23,8 +23,6 @@ from selection.watch import Watch
 
 # 16-bit ground points are widened once where they take no more than this part of the memory.
 WIDE_SHARE = 8
-# The middle sample is so many times the small one: its errors are half as large.
-MIDDLE = 4
 
 Method = Callable[
     [CoverageOracle, Vectors, Request, Screening | None, Watch | None],
@@ -311,10 +309,8 @@ class Ground:
         if isinstance(effort.m2, int):
             verify = self._sample(effort.m2, request)
         screen = self._sample(effort.m1, request)
-        middle = None
-        judged_on = effort.m2 if isinstance(effort.m2, int) else len(self._vectors)
-        if judged_on >= 2 * MIDDLE * effort.m1:
-            middle = self._sample(MIDDLE * effort.m1, request)
+        points = middle_points(effort, len(self._vectors))
+        middle = self._sample(points, request) if points else None
         return Screening(screen, verify, effort.z, effort.unseen, self._threads, middle)
 
     def _sample(self, m: int, request: Request) -> Sample:

@@ -22,9 +22,10 @@ from jobs.selecting.oracle import oracles
 from jobs.selecting.union import Union, list_of_vectors, stored_matrix, union_of
 from jobs.selecting.workers import Workers
 from jobs.vectors import shares
-from selection.coverage import CoverageOracle, CoverageShard, LocalCoverage
+from selection.coverage import CoverageOracle, LocalCoverage
 from selection.merge import Merged, merge
 from selection.modes import resolve, sample_rows
+from selection.running import RunningCoverage
 from selection.screening import Sample, Screening
 from selection.torch_coverage import TorchShard
 from selection.tree import MergePlan

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from jobs.errors import ConfigError
 from jobs.selecting.sizes import MIB, Sizes
 from selection.lazy_greedy import MOST_AT_ONCE
-from selection.modes import Effort
+from selection.modes import Effort, middle_points
 from selection.running import CANDIDATE_BYTES, POINT_BYTES
 from selection.stage1 import WIDE_SHARE
 from selection.tiles import CANDIDATE_BLOCK, CANDIDATE_TILE, GROUND_TILE
@@ -91,9 +91,10 @@ def _partition(sizes: Sizes, local_k: int) -> dict[str, int]:
     if effort.mode == "dense":
         choosing["W"] = 4 * n**2
     if effort.mode == "screened":
-        points = effort.m1 + (effort.m2 if isinstance(effort.m2, int) else 0)
-        choosing["samples"] = points * (4 * sizes.dim + COVER_BYTES)
-        choosing["sums"] = effort.m1 * POINT_BYTES + n * CANDIDATE_BYTES
+        m2 = effort.m2 if isinstance(effort.m2, int) else 0
+        samples = [m for m in (effort.m1, middle_points(effort, n), m2) if m]
+        choosing["samples"] = sum(samples) * (4 * sizes.dim + COVER_BYTES + POINT_BYTES)
+        choosing["sums"] = len(samples) * n * CANDIDATE_BYTES
     if effort.mode != "dense":
         choosing["gathered"] = _gathered(sizes, n)
         wide = 4 * n * sizes.dim

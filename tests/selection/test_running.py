@@ -51,7 +51,8 @@ def test_a_look_soon_after_forms_products_with_risen_points_only(unit_vectors, m
     kept.add(7)
     risen = int((kept._shard.level > before).sum())
     kept.moments(every)
-    assert set(rows) == {risen} and 0 < risen < 200
+    assert set(rows) == {risen}
+    assert 0 < risen < 200
 
 
 def test_no_result_depends_on_the_threads(unit_vectors):
