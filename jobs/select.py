@@ -32,7 +32,7 @@ from jobs.selecting.workers import Workers
 from jobs.vectors import with_encoder
 from selection.stage1 import DRAWN, MAXIMISE_F, STAGE1
 
-VERSION = 3
+VERSION = 4
 NO_STAGE1 = "none"
 # Where vote-k votes for so large a part of the corpus, its votes mean little.
 MANY_NEIGHBOURS = 0.25

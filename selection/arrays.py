@@ -11,6 +11,7 @@ import numpy.typing as npt
 Float16 = npt.NDArray[np.float16]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
 Bool = npt.NDArray[np.bool_]

@@ -63,6 +63,11 @@ class CoverageShard:
         """Dimension d."""
         return int(self._vectors.shape[1])
 
+    @property
+    def level(self) -> Float32:
+        """How well every ground point is covered, (m,); raised in place by the next picks."""
+        return self._cover.level
+
     def reset(self) -> None:
         """Forget all picks, and the vectors started from; O(m)."""
         self._cover = Cover(self.n_points, self._weights)

@@ -20,6 +20,8 @@ SCREENED_SHARE = 0.05
 # Up to so many ground points leaders are judged on all of them.
 VERIFY_ALL_MOST = 262_144
 VERIFY_SAMPLE = 131_072
+# The middle sample is so many times the small one, so that its errors are half as large.
+_MIDDLE = 4
 # 1 - f / f of all points is about .2 to .5 k / m2.
 VERIFY_PER_PICK = 50
 
@@ -101,6 +103,17 @@ def _by_size(effort: Effort, n_ground: int, n_candidates: int, k: int, square: b
     if k > SCREENED_SHARE * n_candidates and n_ground <= VERIFY_ALL_MOST:
         return "exact"
     return "screened"
+
+
+def middle_points(effort: Effort, n_ground: int) -> int:
+    """Return the size of the sample between m1 and m2; 0 where m2 is too small to need one.
+
+    Args:
+        effort: Resolved, `screened`.
+        n_ground: Ground points m.
+    """
+    judged_on = effort.m2 if isinstance(effort.m2, int) else n_ground
+    return _MIDDLE * effort.m1 if judged_on >= 2 * _MIDDLE * effort.m1 else 0
 
 
 def sample_rows(keys: UInt64, m: int) -> Int64:

@@ -126,6 +126,7 @@ class Screening:
     Attributes:
         screen: The small sample that every stale candidate is looked at on first; None: every
             stale candidate is judged at once.
+        middle: A sample in between, for those that lead on the small one; None: they are judged.
         verify: The larger sample that leaders are judged on; None: the exact oracle, all of V.
         z: Standard errors added to an estimate on the small sample to make it an upper bound.
         unseen: Copies of a candidate that the small sample may have missed, in that error.
@@ -137,6 +138,7 @@ class Screening:
     z: float = 1.0
     unseen: float = 1.0
     threads: int = 1
+    middle: Sample | None = None
 
     @property
     def smallest(self) -> CoverageOracle | None:

@@ -15,9 +15,10 @@ from selection.dense import DenseCoverage
 from selection.kcenter import kcenter_picks
 from selection.kmeans import kmeans_picks
 from selection.lazy_greedy import evaluate, knapsack_greedy, lazy_greedy
-from selection.modes import Effort, resolve, sample_rows
+from selection.modes import Effort, middle_points, resolve, sample_rows
 from selection.objective import Objective
 from selection.request import Allowance, Limits, Request, begin
+from selection.running import RunningCoverage
 from selection.screening import Sample, Screening
 from selection.torch_coverage import TorchShard
 from selection.trace import Selection
@@ -371,15 +372,23 @@ class Ground:
         if isinstance(effort.m2, int):
             verify = self._sample(effort.m2, request)
         screen = self._sample(effort.m1, request)
-        return Screening(screen, verify, effort.z, effort.unseen, self._threads)
+        points = middle_points(effort, len(self._vectors))
+        middle = self._sample(points, request) if points else None
+        return Screening(screen, verify, effort.z, effort.unseen, self._threads, middle)
 
     def _sample(self, m: int, request: Request) -> Sample:
         rows = sample_rows(request.keys, m)
         members = np.zeros(len(self._vectors), dtype=np.bool_)
         members[rows] = True
         weights = None if self._weights is None else self._weights[rows]
+        points = rows_of(self._vectors, rows)
+        oracle: LocalCoverage
+        if self._device == "cpu":
+            oracle = RunningCoverage(points, self._vectors, weights=weights, threads=self._threads)
+        else:
+            oracle = self._coverage(points, weights)
         return Sample(
-            self._coverage(rows_of(self._vectors, rows), weights),
+            oracle,
             members,
             len(self._vectors),
             self._weights,

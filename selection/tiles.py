@@ -13,6 +13,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from selection.arrays import Float32, Vectors, rows_of, widen
+from selection.loops import few_cosines
 
 # A product of these sizes is the largest block of cosines a thread holds: 2 MiB of float32, which
 # stays in the cache between the product and the sum. Fixed, because shapes change the rounding.
@@ -22,6 +23,8 @@ CANDIDATE_TILE = 256
 CANDIDATE_BLOCK = 4096
 # Narrower products fall into slower edge code of BLAS.
 CANDIDATE_STEP = 16
+# Up to so many candidates are multiplied without BLAS, and not padded.
+FEW = 8
 # Ground points are summed in at most so many parts, whose subtotals are added in their order.
 MAX_PARTS = 64
 
@@ -41,7 +44,7 @@ def parts_of(n_ground: int) -> list[slice]:
 
 
 def padded(candidates: Vectors) -> Float32:
-    """Return a float32 copy with zero rows appended up to the next multiple of CANDIDATE_STEP.
+    """Return a float32 copy; of more than FEW with zero rows up to a multiple of CANDIDATE_STEP.
 
     Args:
         candidates: (c, d) float32 or float16.
@@ -51,7 +54,8 @@ def padded(candidates: Vectors) -> Float32:
         path through BLAS, which has crashed.
     """
     n, dim = candidates.shape
-    block = np.zeros((-(-n // CANDIDATE_STEP) * CANDIDATE_STEP, dim), dtype=np.float32)
+    n_padded = n if n <= FEW else -(-n // CANDIDATE_STEP) * CANDIDATE_STEP
+    block = np.zeros((n_padded, dim), dtype=np.float32)
     block[:n] = rows_of(candidates, slice(None))
     return block
 
@@ -107,6 +111,9 @@ def cosines_of(tile: Float32, block: Float32) -> Float32:
         (rows, columns) float32, C-ordered.
     """
     out = _BUFFERS.take("cosines", len(tile), len(block))
+    if len(block) <= FEW:
+        few_cosines(tile, block, out)
+        return out
     return np.matmul(tile, block.T, out=out)
 
 

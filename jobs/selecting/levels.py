@@ -23,9 +23,10 @@ from jobs.selecting.oracle import oracles
 from jobs.selecting.union import Union, list_of_vectors, stored_matrix, union_of
 from jobs.selecting.workers import Workers
 from jobs.vectors import shares
-from selection.coverage import CoverageOracle, CoverageShard, LocalCoverage
+from selection.coverage import CoverageOracle, LocalCoverage
 from selection.merge import Merged, merge
 from selection.modes import resolve, sample_rows
+from selection.running import RunningCoverage
 from selection.screening import Sample, Screening
 from selection.torch_coverage import TorchShard
 from selection.tree import MergePlan
@@ -201,11 +202,11 @@ class _Points:
     def oracle(self, rows: Indices) -> CoverageOracle:
         vectors = self.vectors if len(rows) == len(self.vectors) else self.vectors[rows]
         weights = None if self.weights is None else self.weights[rows]
-        shard: Any
         if self.aim.device == "cpu":
-            shard = CoverageShard(vectors, weights=weights, threads=self.aim.threads)
-        else:
-            shard = TorchShard(vectors, weights=weights, device=self.aim.device)
+            return RunningCoverage(
+                vectors, self.union.vectors, weights=weights, threads=self.aim.threads
+            )
+        shard = TorchShard(vectors, weights=weights, device=self.aim.device)
         return LocalCoverage([shard], self.union.vectors)
 
     def sample(self, oracle: CoverageOracle, rows: Indices) -> Sample:

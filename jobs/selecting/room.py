@@ -12,7 +12,8 @@ from jobs.errors import ConfigError
 from jobs.selecting.sizes import MIB, Sizes
 from selection.crowd import VOTERS_MOST
 from selection.lazy_greedy import MOST_AT_ONCE
-from selection.modes import Effort
+from selection.modes import Effort, middle_points
+from selection.running import CANDIDATE_BYTES, POINT_BYTES
 from selection.stage1 import WIDE_SHARE
 from selection.tiles import CANDIDATE_BLOCK, CANDIDATE_TILE, GROUND_TILE
 from selection.tree import BYTES_BESIDE, MergePlan, candidate_bytes, plan_merges
@@ -94,8 +95,10 @@ def _partition(sizes: Sizes, local_k: int) -> dict[str, int]:
     if effort.mode == "dense":
         choosing["W"] = 4 * n**2
     if effort.mode == "screened":
-        points = effort.m1 + (effort.m2 if isinstance(effort.m2, int) else 0)
-        choosing["samples"] = points * (4 * sizes.dim + COVER_BYTES)
+        m2 = effort.m2 if isinstance(effort.m2, int) else 0
+        samples = [m for m in (effort.m1, middle_points(effort, n), m2) if m]
+        choosing["samples"] = sum(samples) * (4 * sizes.dim + COVER_BYTES + POINT_BYTES)
+        choosing["sums"] = len(samples) * n * CANDIDATE_BYTES
     if effort.mode != "dense":
         choosing["gathered"] = _gathered(sizes, n)
         wide = 4 * n * sizes.dim
@@ -167,7 +170,7 @@ def _merge(sizes: Sizes, merges: MergePlan) -> dict[str, int]:
     return {
         "candidates": rows * _union_bytes(sizes),
         "greedy": n * _greedy_bytes(sizes) + _gathered(sizes, n),
-        "sample": _ground_bytes(sizes),
+        "sample": _ground_bytes(sizes) + n * CANDIDATE_BYTES,
         **_own_rule_of_merge(sizes, n),
     }
 
@@ -182,7 +185,7 @@ def _own_rule_of_merge(sizes: Sizes, n: int) -> dict[str, int]:
 
 
 def _ground_bytes(sizes: Sizes) -> int:
-    return sizes.sample * (2 * sizes.vector_bytes + 2 * ID_BYTES + COVER_BYTES)
+    return sizes.sample * (2 * sizes.vector_bytes + 2 * ID_BYTES + COVER_BYTES + POINT_BYTES)
 
 
 def controls_kept(merges: MergePlan, k: int) -> int:

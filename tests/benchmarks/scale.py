@@ -208,7 +208,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--m1", type=int, default=8_192)
     parser.add_argument("--m2", type=int, default=131_072)
     parser.add_argument("--z", type=float, default=1.0, help="standard errors added on m1 points")
-    parser.add_argument("--unseen", type=float, default=0.0, help="copies the sample may miss")
+    parser.add_argument("--unseen", type=float, default=1.0, help="copies the sample may miss")
     parser.add_argument("--lam", type=float, default=1e-4, help="mean scale")
     parser.add_argument("--levels-n", type=int, default=200_000)
     parser.add_argument("--levels-k", type=int, default=20_000)

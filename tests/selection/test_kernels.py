@@ -13,6 +13,7 @@ from selection.kernels import (
     excess_per_query,
     lift_cover,
 )
+from selection.tiles import FEW
 
 
 def literal_terms(ground, cover, candidates, weights):
@@ -155,12 +156,12 @@ def test_a_copy_of_a_pick_gains_nothing_but_rounding_in_any_batch(unit_vectors, 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_copy_of_a_pick_gains_exactly_nothing_in_a_small_batch(unit_vectors, threads, half):
-    # Up to 16 candidates have the shapes that a pick has, so BLAS rounds them alike.
+    # Up to FEW candidates are multiplied as a pick is, and round alike.
     m = 3 * GROUND_TILE + 333
     ground, _, candidates, weights = random_case(
-        unit_vectors, m, 16, 384, seed=6, half=half, weighted=True
+        unit_vectors, m, FEW, 384, seed=6, half=half, weighted=True
     )
-    for pick in (0, 7, 15):
+    for pick in (0, 3, FEW - 1):
         level, owner = np.full(m, -1, dtype=np.float32), np.full(m, -1, dtype=np.int64)
         cover_by(
             ground, candidates[pick][None], level, owner, first=0, weights=weights, threads=threads
