@@ -62,6 +62,38 @@ def sparse_encoder_id(name: str, spec: SparseSpec) -> str:
     return f"{re.sub(r'[^A-Za-z0-9._-]', '-', name)}-{digest[:8]}"
 
 
+def sparse_pinned(spec: SparseSpec) -> SparseSpec:
+    """Replaces the revision of a hub model by its commit, so that every worker loads the same."""
+    if isinstance(resolve(spec.model), Path):
+        return spec
+    return dataclasses.replace(spec, revision=revision(spec.model, spec.revision))
+
+
+def require_sparse(spec: SparseSpec) -> None:
+    """Refuses what sentence-transformers would complete with layers that nobody trained.
+
+    Reads the list of modules only.
+
+    Raises:
+        ValueError: the model is no sparse encoder, or a revision is given for a folder.
+        LookupError, OSError: as `models.revision`, or the list cannot be read.
+    """
+    from transformers.utils import cached_file
+
+    found, commit = _source(spec)
+    quiet = {"_raise_exceptions_for_missing_entries": False}
+    file = cached_file(
+        found, "modules.json", revision=commit, local_files_only=commit is None, **quiet
+    )
+    modules = [] if file is None else json.loads(Path(file).read_text(encoding="utf-8"))
+    types = [str(module["type"]) for module in modules]
+    if not any(".sparse_encoder." in kind or kind.endswith(".Router") for kind in types):
+        raise ValueError(
+            f"model {spec.model!r} is no sparse encoder of sentence-transformers: its modules.json "
+            f"names {', '.join(types) or 'nothing'}; wanted SpladePooling or another sparse module"
+        )
+
+
 @dataclass(frozen=True)
 class SparseEncoded:
     """What became of n texts, in the order they came in.
@@ -164,20 +196,25 @@ class SparseEncoder:
         return [len(row) > limit for row in ids]
 
 
+def _source(spec: SparseSpec) -> tuple[str, str | None]:
+    """A folder and None, or the name of a hub model and its commit."""
+    weights = revision(spec.model, spec.revision)
+    found = resolve(spec.model)
+    return str(found), None if isinstance(found, Path) else weights
+
+
 def _loaded(spec: SparseSpec) -> Any:  # noqa: ANN401  (sentence-transformers' own class)
     import torch
     from sentence_transformers import SparseEncoder as Model
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    found = resolve(spec.model)
-    local = isinstance(found, Path)
-    commit = None if local else revision(spec.model, spec.revision)
-    _require_sparse(spec.model, str(found), commit=commit, offline=local)
+    require_sparse(spec)
+    found, commit = _source(spec)
     model = Model(
-        str(found),
+        found,
         revision=commit,
-        local_files_only=local,
+        local_files_only=commit is None,
         device=spec.device,
         model_kwargs={"dtype": getattr(torch, spec.dtype)},
     ).eval()
@@ -190,18 +227,3 @@ def _loaded(spec: SparseSpec) -> Any:  # noqa: ANN401  (sentence-transformers' o
             )
         model.max_seq_length = spec.max_tokens
     return model
-
-
-def _require_sparse(model: str, found: str, *, commit: str | None, offline: bool) -> None:
-    """Refuses what sentence-transformers would complete with layers that nobody trained."""
-    from transformers.utils import cached_file
-
-    quiet = {"_raise_exceptions_for_missing_entries": False}
-    file = cached_file(found, "modules.json", revision=commit, local_files_only=offline, **quiet)
-    modules = [] if file is None else json.loads(Path(file).read_text(encoding="utf-8"))
-    types = [str(module["type"]) for module in modules]
-    if not any(".sparse_encoder." in kind or kind.endswith(".Router") for kind in types):
-        raise ValueError(
-            f"model {model!r} is no sparse encoder of sentence-transformers: its modules.json "
-            f"names {', '.join(types) or 'nothing'}; wanted SpladePooling or another sparse module"
-        )

@@ -144,6 +144,36 @@ class EncoderConfig(Section):
         return mask
 
 
+class SparseEncoderConfig(Section):
+    """A learned sparse encoder (SPLADE): a model of sentence-transformers with its settings.
+
+    Attributes:
+        model: Package, folder or hub name, as for an encoder; its prompts are its own.
+        revision: Commit, tag or branch of a hub model.
+        mask: As for an encoder, for queries and records alike.
+        max_tokens: Longer texts are cut; null: what the model takes.
+        max_active: Keep only so many of the largest weights of a text; null: all.
+        dtype: Of the weights and activations.
+        batch_size: Texts in one forward pass.
+        device: Null: a GPU if there is one.
+    """
+
+    model: str
+    revision: str | None = None
+    mask: list[Mask] | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    max_active: int | None = Field(None, ge=1)
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    batch_size: int = Field(32, ge=1)
+    device: str | None = None
+
+    @field_validator("mask")
+    @classmethod
+    def _masks(cls, mask: list[Mask] | None) -> list[Mask] | None:
+        rules_of(mask)
+        return mask
+
+
 def rules_of(mask: list[Mask] | None) -> tuple[MaskRule, ...]:
     """The mask of an encoder as rules, in the order in which they run."""
     return mask_rules(
@@ -177,7 +207,8 @@ class Stage2Config(Section):
     ridge: float = Field(1e-3, ge=0, lt=1)
     mmr_lambda: float = Field(0.5, ge=0, le=1)
     recall: int = Field(50, ge=1)
-    recall_by: Literal["dense", "lexical", "hybrid"] = "dense"
+    recall_by: Literal["dense", "lexical", "sparse", "hybrid"] = "dense"
+    sparse_encoder: str | None = None
     k_rrf: float = Field(60.0, gt=0)
     exact_up_to: int = Field(100_000, ge=0)
     theta: float = Field(2.0, ge=0)
@@ -188,6 +219,11 @@ class Stage2Config(Section):
     exclude_same_text: bool = True
     ceiling: float | None = Field(None, gt=0, le=1)
     cover_tags: bool = True
+
+    @property
+    def recalls_sparse(self) -> str | None:
+        """The sparse encoder that takes part in recall, if one does."""
+        return self.sparse_encoder if self.recall_by in ("sparse", "hybrid") else None
 
 
 class PromptConfig(Section):
@@ -283,6 +319,7 @@ class ConfigFile(Section):
     queries: QueriesConfig
     tasks: dict[str, TaskConfig] = Field(min_length=1)
     encoders: dict[str, EncoderConfig] = Field(min_length=1)
+    sparse_encoders: dict[str, SparseEncoderConfig] = Field(default_factory=dict)
     engines: dict[str, EngineConfig] = Field(min_length=1)
     stage1: Stage1Config = Stage1Config()
     stage2: Stage2Config = Stage2Config()

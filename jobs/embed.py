@@ -66,10 +66,11 @@ def identify(name: str, spec: EncoderSpec) -> str:
     try:
         return encoder_id(name, spec)
     except (LookupError, OSError, ValueError) as error:
-        raise ConfigError(f"encoders.{name}: {_text(error)}") from None
+        raise ConfigError(f"encoders.{name}: {reason(error)}") from None
 
 
-def _text(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """What an error of a model says, without the name of its class."""
     return str(error.args[0]) if error.args else str(error)
 
 
@@ -118,7 +119,7 @@ class EmbedWork:
         try:
             return Encoder(self.spec, role=role, n_threads=self.n_threads)
         except (LookupError, OSError, ValueError) as error:
-            raise ConfigError(f"encoder {self.spec.model}: {_text(error)}") from error
+            raise ConfigError(f"encoder {self.spec.model}: {reason(error)}") from error
 
 
 def embed_rows(encoder: Encoder, rows: pa.Table, *, storage: str, schema: pa.Schema) -> pa.Table:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from jobs.annotate import usable_labels
 from jobs.cluster import finish, threads
 from jobs.config_schema import Arm, Stage2Config
+from jobs.embed_sparse import identify_sparse, sparse_vectors
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
 from jobs.rank_work import (
@@ -57,6 +58,7 @@ def run_stage(run: Run) -> None:
     needs = {need.mark: need for need in by_arm.values()}
     payloads = {mark: _shared(run, need) for mark, need in needs.items()}
     _finish_pools(run, list(needs.values()), payloads)
+    _finish_sparse(run, list(needs.values()), payloads)
     _finish_scores(run, list(needs.values()), payloads)
     made = _finish_parts(run, list(needs.values()), payloads)
     run.demonstrations = {name: made[need.mark] for name, need in by_arm.items()}
@@ -115,11 +117,14 @@ def _need(run: Run, arm: Arm) -> Need:
     depends = [
         run.candidates[arm.name].checksum,
         pool,
-        arm.stage2.model_dump(by_alias=True),
+        relevant(arm.stage2),
         arm.prompt.spare,
         [marker.fingerprint for marker in run.vectors[arm.encoder, "queries"]],
         rows,
     ]
+    name = sparse_encoder_of(arm)
+    if name is not None:
+        depends.append(identify_sparse(name, run.config.file.sparse_encoders[name]))
     if arm.stage2.cover_tags:
         depends.append(_tags(run))
     if draws_ground(arm.stage2):
@@ -145,6 +150,16 @@ def _require_room(run: Run, arm: Arm, n: int) -> None:
         )
 
 
+def relevant(stage2: Stage2Config) -> dict[str, Any]:
+    """What a ranking depends on; a sparse encoder that takes no part changes nothing."""
+    return stage2.model_dump(by_alias=True, exclude={"sparse_encoder"})
+
+
+def sparse_encoder_of(arm: Arm) -> str | None:
+    """The sparse encoder that takes part in what an arm recalls, if one does."""
+    return None if shows_nothing(arm.stage2) else arm.stage2.recalls_sparse
+
+
 def shows_nothing(stage2: Stage2Config) -> bool:
     """Whether prompts have no demonstrations by wish."""
     return stage2.method == ZERO_SHOT or stage2.k == 0
@@ -163,6 +178,7 @@ def _shared(run: Run, need: Need) -> dict[str, Any]:
         "threads": threads(run.config.file.cluster.rank),
         "n_total": sum_counts(run.vectors[encoder, "corpus"], "status").get("ok", 0),
         "pool": None,
+        "sparse": None,
         "ground": None,
         "scores": None,
     }
@@ -226,6 +242,22 @@ def _ground_unit(run: Run, arm: Arm) -> tuple[Unit, dict[str, Any]]:
     return unit, payload
 
 
+def _finish_sparse(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any]]) -> None:
+    """Have the sparse vectors of queries and pools where a sparse encoder takes part."""
+    run.manifest.pop("sparse", None)
+    by_name: dict[str, list[Need]] = {}
+    for need in needs:
+        name = sparse_encoder_of(need.arm)
+        if name is not None and need.pool:
+            by_name.setdefault(name, []).append(need)
+    for name, mine in by_name.items():
+        pools = [Marker(**payloads[need.mark]["pool"]) for need in mine]
+        queries, records = sparse_vectors(run, name, pools)
+        for need, record in zip(mine, records, strict=True):
+            both = {"queries": [one.as_dict() for one in queries], "pool": record.as_dict()}
+            payloads[need.mark]["sparse"] = both
+
+
 def _finish_scores(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any]]) -> None:
     """Where one set serves all queries, score the pool against all of them."""
     mine = [need for need in needs if need.pool and need.arm.stage2.condition_on == "all"]
@@ -259,11 +291,26 @@ def _finish_parts(
                 "rows": part.marker.as_dict(),
                 "vectors": vectors.as_dict(),
             }
+            sparse = payloads[need.mark]["sparse"]
+            if sparse is not None:
+                own["sparse"] = sparse | {"queries": sparse["queries"][number]}
             units.append((unit, payloads[need.mark] | own))
     markers = _finish(run, units, RankWork(run.out))
-    return {
+    made = {
         need.mark: markers[i * len(parts) : (i + 1) * len(parts)] for i, need in enumerate(needs)
     }
+    for need in needs:
+        _warn_of_no_sparse(run, need.arm, made[need.mark])
+    return made
+
+
+def _warn_of_no_sparse(run: Run, arm: Arm, markers: list[Marker]) -> None:
+    n = sum(marker.stats.get("n_without_sparse", 0) for marker in markers)
+    if n:
+        instead = "dense recall alone" if arm.stage2.recall_by == "sparse" else "the other lists"
+        run.progress.warn(
+            f"{arm.name}: sparse recall found nothing for {n} queries; {instead} served them"
+        )
 
 
 def _finish(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from inference.duplicates import near_keys
 from inference.identifiers import TagMatcher, tags_of
@@ -14,10 +15,12 @@ from jobs.config_schema import Stage2Config
 from jobs.errors import ConfigError
 from selection.approximate import GraphOptions, MeasuredRecall, NearestIndex
 from selection.guards import guarded
+from selection.sparse import sparse_top
 from selection.stage2 import Pool, Queries, Ranking, Recalled, dense, fused
 from selection.tag_cover import Covered, cover_tags
 
-LEXICAL = ("lexical", "hybrid")
+BY_WORDS = ("lexical", "hybrid")
+BY_VECTORS = ("dense", "hybrid")
 # Queries that a graph's recall is measured on.
 MEASURED_QUERIES = 200
 
@@ -26,15 +29,18 @@ Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class QueryTexts:
-    """What is known of queries beside their vectors.
+    """What is known of queries beside their dense vectors.
 
     Attributes:
         inputs: q texts.
         tags: q lists of tags from a column of their own, None for none.
+        sparse: (q, v) weights of a learned sparse encoder, a row empty where it has none; None
+            where no such encoder takes part.
     """
 
     inputs: list[str]
     tags: list[list[str] | None]
+    sparse: sp.csr_array | None = None
 
 
 class Guards:
@@ -53,41 +59,88 @@ class Guards:
 
 
 class Recall:
-    """The candidates a method chooses among, where it does not look for the nearest itself."""
+    """The candidates a method chooses among, where it does not look for the nearest itself.
+
+    Args:
+        config: How.
+        pool: What may be shown.
+        texts: Its n texts.
+        r: Candidates wanted for each query.
+        threads: Threads to use.
+        sparse: (n, v) weights of its texts, as of `QueryTexts.sparse`.
+    """
 
     def __init__(
-        self, config: Stage2Config, pool: Pool, texts: Sequence[str], *, r: int, threads: int
+        self,
+        config: Stage2Config,
+        pool: Pool,
+        texts: Sequence[str],
+        *,
+        r: int,
+        threads: int,
+        sparse: sp.csr_array | None = None,
     ) -> None:
-        self._config, self._pool = config, pool
+        self._config, self._pool, self._sparse = config, pool, sparse
         self._r, self._threads = r, threads
         self._lexical = None
-        if config.recall_by in LEXICAL:
+        if config.recall_by in BY_WORDS:
             self._lexical = Bm25(texts, tie_rank=pool.tie_rank)
         self._index: NearestIndex | None = None
-        if config.recall_by != "lexical" and len(pool.vectors) > config.exact_up_to:
+        if config.recall_by in BY_VECTORS and len(pool.vectors) > config.exact_up_to:
             options = GraphOptions(exact_up_to=config.exact_up_to)
             try:
                 self._index = NearestIndex(pool.vectors, pool.tie_rank, options=options)
             except ImportError as error:
                 raise ConfigError(f"stage2.exact_up_to = {config.exact_up_to}: {error}") from None
         self.measured: MeasuredRecall | None = None
+        #: Queries for which sparse recall found nothing, so that they are served without it.
+        self.n_without_sparse = 0
 
     def __call__(
         self, queries: Queries, texts: QueryTexts, allowed: Bool | None
     ) -> Recalled | None:
         """Return the candidates of each query; None: the method takes the nearest by itself."""
+        by = self._config.recall_by
+        if by == "sparse":
+            return self._sparse_or_dense(queries, texts, allowed)
         near = self._nearest(queries, allowed)
         if self._lexical is None:
             return near
         lexical = Recalled(*self._lexical.top(texts.inputs, self._r, allowed))
-        if self._config.recall_by == "lexical":
+        if by == "lexical":
             return lexical
-        if near is None:
-            pool, threads = self._pool, self._threads
-            near = dense(queries, pool, r=self._r, allowed=allowed, threads=threads)
-        return fused(
-            [near, lexical], k_rrf=self._config.k_rrf, r=self._r, tie_rank=self._pool.tie_rank
+        lists = [self._dense(queries, allowed) if near is None else near, lexical]
+        if self._sparse is not None:
+            lists.append(self._by_terms(texts, allowed))
+        return fused(lists, k_rrf=self._config.k_rrf, r=self._r, tie_rank=self._pool.tie_rank)
+
+    def _sparse_or_dense(
+        self, queries: Queries, texts: QueryTexts, allowed: Bool | None
+    ) -> Recalled:
+        """The largest sparse products; the nearest for a query of which there are none.
+
+        Products have no bound. Divided by the largest of their query they are about as large as a
+        cosine, against which `mmr` and `dpp` weigh them.
+        """
+        found = self._by_terms(texts, allowed)
+        indices, relevance = found.indices.copy(), found.relevance / found.relevance[:, :1]
+        without = np.flatnonzero(indices[:, 0] < 0)
+        if len(without):
+            some = Queries(queries.vectors[without], queries.keys[without])
+            near = self._dense(some, None if allowed is None else allowed[without])
+            indices[without], relevance[without] = near.indices, near.relevance
+        return Recalled(indices, relevance)
+
+    def _by_terms(self, texts: QueryTexts, allowed: Bool | None) -> Recalled:
+        tie_rank = self._pool.tie_rank
+        found = sparse_top(
+            texts.sparse, self._sparse, r=self._r, tie_rank=tie_rank, allowed=allowed
         )
+        self.n_without_sparse += int((found.indices[:, 0] < 0).sum())
+        return found
+
+    def _dense(self, queries: Queries, allowed: Bool | None) -> Recalled:
+        return dense(queries, self._pool, r=self._r, allowed=allowed, threads=self._threads)
 
     def _nearest(self, queries: Queries, allowed: Bool | None) -> Recalled | None:
         if self._index is None:

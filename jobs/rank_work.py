@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import scipy.sparse as sp
 
 from inference.status import Status
 from jobs.config_schema import Stage2Config
@@ -21,7 +22,7 @@ from jobs.rank_context import (
     tag_rows,
     with_spares,
 )
-from jobs.vectors import Matrix, random_keys, sample, to_lists, to_matrix, usable
+from jobs.vectors import Matrix, random_keys, sample, to_csr, to_lists, to_matrix, usable
 from selection.stage2 import (
     FOR_ALL,
     PER_QUERY,
@@ -124,7 +125,9 @@ class RankWork:
 
         Args:
             payload: `unit`, `rows` (marker of the query part), `vectors` (its embeddings),
-                `stage2`, `spare`, `n_total`, `pool`, `ground` and `scores` (markers, or null).
+                `sparse` (markers of sparse vectors of the same `queries` and of the `pool`, or
+                null), `stage2`, `spare`, `n_total`, `pool`, `ground` and `scores` (markers, or
+                null).
 
         Returns:
             Marker of the demonstrations, one row a query in the order of the part.
@@ -137,13 +140,17 @@ class RankWork:
         if payload["pool"] is None:
             return ledger.commit(unit, _empty(rows))
         vectors = ledger.read(Marker(**payload["vectors"]), ["vector", "status"])
+        terms = load_sparse(ledger, payload["sparse"], "queries")
         rank = _Ranker(ledger, payload)
         n_rows = max(1, min(QUERIES_AT_A_TIME, MASK_BYTES // len(rank.records.ids)))
         with ledger.writing(unit, DEMONSTRATION_SCHEMA, rank.stats) as writer:
             for start in range(0, rows.num_rows, n_rows):
                 chunk = slice(start, start + n_rows)
-                writer.write(rank(rows[chunk], vectors[chunk]))
+                few = None if terms is None else terms[chunk]
+                writer.write(rank(rows[chunk], vectors[chunk], few))
             rank.stats["recall"] = rank.recall.facts()
+            if terms is not None:
+                rank.stats["n_without_sparse"] = rank.recall.n_without_sparse
         marker = ledger.find(unit)
         assert marker is not None
         return marker
@@ -170,15 +177,20 @@ class _Ranker:
             self.records.inputs,
             r=max(self.config.recall, self.options.k),
             threads=payload["threads"],
+            sparse=load_sparse(ledger, payload["sparse"], "pool"),
         )
         self.tags = Tags(self.config, self.records.tags)
         self.stats: dict[str, Any] = {"n_unserved": 0, "n_for_tags": 0, "n_uncovered": 0}
 
-    def __call__(self, rows: pa.Table, vectors: pa.Table) -> pa.Table:
+    def __call__(self, rows: pa.Table, vectors: pa.Table, terms: sp.csr_array | None) -> pa.Table:
         status = vectors.column("status").to_pylist()
         ok = np.flatnonzero(np.array(status, object) == Status.OK)
         mine = rows.take(pa.array(ok))
-        texts = QueryTexts(mine.column("input").to_pylist(), mine.column("tags").to_pylist())
+        texts = QueryTexts(
+            mine.column("input").to_pylist(),
+            mine.column("tags").to_pylist(),
+            sparse=None if terms is None else terms[ok],
+        )
         keys = random_keys(mine.column("id").to_pylist(), 0)
         queries = Queries(to_matrix(vectors.column("vector"))[ok], keys)
         allowed = self.guards(queries, texts, self.pool)
@@ -334,6 +346,14 @@ def load_ground(ledger: Ledger, ground: dict[str, Any] | None) -> Matrix | None:
     if ground is None:
         return None
     return to_matrix(ledger.read(Marker(**ground), ["vector"]).column("vector"))
+
+
+def load_sparse(ledger: Ledger, sparse: dict[str, Any] | None, which: str) -> sp.csr_array | None:
+    """Read sparse vectors of queries or pool, where a sparse encoder takes part."""
+    if sparse is None:
+        return None
+    marker = Marker(**sparse[which])
+    return to_csr(ledger.read(marker, ["terms", "weights"]), marker.stats["dimension"])
 
 
 def demonstration_table(

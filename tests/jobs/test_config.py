@@ -92,6 +92,13 @@ def masked(*mask):
     return {"encoders": {"e": {"preset": "minilm", "mask": list(mask)}}}
 
 
+def recalled(sparse_encoder=None, **settings):
+    """A config that recalls by the sparse encoder of a name; settings by name."""
+    named = {name: {"model": "m"} | one for name, one in settings.items()}
+    stage2 = {"recall_by": "sparse", "sparse_encoder": sparse_encoder}
+    return {"sparse_encoders": named, "stage2": stage2}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -121,6 +128,14 @@ def masked(*mask):
         ({"arms": [{"seed": 2**40}]}, ["seed", str(2**40)]),
         ({"stage1": {"lambda": float("inf")}}, ["stage1.lambda", "finite"]),
         ({"stage2": {"ground": 0}}, ["stage2.ground", "0"]),
+        (recalled(), ["arms.0: stage2.recall_by = sparse needs stage2.sparse_encoder", "none, so"]),
+        (recalled(s={}, t={}), ["needs stage2.sparse_encoder", "sparse_encoders: s, t."]),
+        (recalled("u", s={}, t={}), ["stage2.sparse_encoder = 'u' is not among", "s, t."]),
+        ({"sparse_encoders": {"s": {}}}, ["sparse_encoders.s.model is missing"]),
+        (recalled("s", s={"mask": ["urls"]}), ["sparse_encoders.s.mask", "quoted, dates, numbers"]),
+        (recalled("s", s={"max_activ": 3}), ["sparse_encoders.s.max_activ", "mean max_active"]),
+        (recalled("s", s={"max_active": 0}), ["sparse_encoders.s.max_active", "0"]),
+        ({"stage2": {"recall_by": "sprase"}}, ["stage2.recall_by", "'sprase'", "'sparse'"]),
         ({"corpus": {"path": "x", "delimiter": "\\t"}}, ["corpus.delimiter"]),
         ({"corpus": {"path": "x", "columns": {"keep": ["a", "a"]}}}, ["keep names a column twice"]),
         ({"arms": [{"encoder": ["a", "b"]}]}, ["arms.0.encoder", "['a', 'b']"]),
@@ -188,3 +203,21 @@ def test_credentials_in_engine_settings_are_never_printed_or_stored(write):
     loaded = load(write(engines=engines))
     assert "canary" not in loaded.as_yaml()
     assert loaded.file.engines["e"].extra["hf_token"] == "canary-1"
+
+
+def test_a_sparse_encoder_reads_back_as_itself_and_an_arm_can_leave_it_out(write, tmp_path):
+    encoder = {"model": "some/splade", "max_active": 64, "mask": ["dates"]}
+    arms = [{"name": "three"}, {"name": "two", "stage2": {"sparse_encoder": None}}]
+    first = load(
+        write(
+            sparse_encoders={"splade": encoder},
+            stage2={"recall_by": "hybrid", "sparse_encoder": "splade"},
+            arms=arms,
+        )
+    )
+    assert [arm.stage2.recalls_sparse for arm in first.arms] == ["splade", None]
+    plain = yaml.safe_load(first.as_yaml())
+    plain.pop("limit")
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(plain))
+    assert load(str(again)).file.sparse_encoders == first.file.sparse_encoders
