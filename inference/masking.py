@@ -38,7 +38,7 @@ _QUOTED = "|".join(
 # keeps a failed match from starting again inside itself.
 _NUMBERS = (
     r"(?<!\w)(?<![^\W\d][-/])(?<!\w[.,])[-+−]?+\.?+\d++(?:[.,]\d++)*+(?:[eE][-+]?+\d++)?+"
-    r"(?!\w)(?!-[^\W\d])(?: ?%)?+"
+    r"(?!\w)(?![.,]\d)(?!-[^\W\d])(?: ?%)?+"
 )
 # Placeholders stand as characters that Unicode keeps out of texts until all rules have run.
 _FIRST_MARK, _N_MARKS = 0xFDD0, 32

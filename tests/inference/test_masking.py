@@ -91,6 +91,7 @@ def test_empty_matches_put_nothing_in():
 @settings(deadline=None, max_examples=200)
 @given(st.text(alphabet="0123456789-./: \"'aTM,e+%“”", max_size=40))
 @example("1.1.1.1x")
+@example("0e0.0")
 def test_masking_a_masked_text_changes_nothing(text):
     once = mask(text, mask_rules(["numbers", "quoted"]))
     assert mask(once, mask_rules(["numbers"])) == once
