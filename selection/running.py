@@ -77,7 +77,7 @@ class RunningCoverage(LocalCoverage):
             As `LocalCoverage.moments`; O(m d c) time for candidates never looked at or long ago,
             for others O(r d c) with the r points whose cover has risen since.
         """
-        since = self._at[indices]
+        since: Int64 = self._at[indices].astype(np.int64)
         order = np.argsort(since, kind="stable")
         since = since[order]
         n_new = self._n_anew(since)
@@ -95,7 +95,7 @@ class RunningCoverage(LocalCoverage):
         gains = super().add_many(indices)
         risen = np.flatnonzero(self._shard.level > before)
         self._now += 1
-        self._risen_after = None
+        self._risen_after = np.zeros(0, dtype=np.int64)
         self._risen[risen] = self._now
         self._rises.append(risen.astype(np.int32), before[risen])
         return gains
@@ -113,7 +113,7 @@ class RunningCoverage(LocalCoverage):
 
     def _start(self) -> None:
         self._now = 0
-        self._risen_after: Int64 | None = None
+        self._risen_after: Int64 = np.zeros(0, dtype=np.int64)
         self._at = np.full(len(self._candidates), -1, dtype=np.int32)
         # The last time that each point's cover rose.
         self._risen = np.zeros(self.n_points, dtype=np.int32)
@@ -121,11 +121,10 @@ class RunningCoverage(LocalCoverage):
 
     def _n_anew(self, since: Int64) -> int:
         """Return how many of the first are best formed anew, by the bytes and products of both."""
-        if self._risen_after is None:
-            counts = np.bincount(self._risen, minlength=self._now + 1)
-            # Points that rose after each time from -1 on: before the first all of them count.
-            self._risen_after = np.cumsum(counts[::-1])[::-1]
-            self._risen_after = np.append(self._risen_after, 0)
+        if not len(self._risen_after):
+            # How many points rose at each time or later, from the start on; none after now.
+            counts = np.bincount(self._risen, minlength=self._now + 2)
+            self._risen_after = np.cumsum(counts[::-1])[::-1].astype(np.int64)
         risen = self._risen_after[since + 1]
         n_forgotten = int(np.searchsorted(since, self._rises.first))
         update = _GATHER * risen + _UPDATE * np.cumsum(risen[::-1])[::-1]

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from jobs.readers.hashes import partition_of
-from selection.coverage import CoverageShard, LocalCoverage
 from selection.merge import merge
 from selection.modes import Effort, sample_rows
+from selection.running import RunningCoverage
+from selection.screening import Sample, Screening
 from selection.stage1 import select_local
 from selection.tree import plan_merges
 from tests.benchmarks.ours import request_for
@@ -100,12 +101,14 @@ def node(path: str, k: int, *, sample: int, lam: float, sets: list[list[int]]) -
     union = np.unique(np.concatenate([np.array(one, np.int64) for one in sets]))
     points = sample_rows(np.random.default_rng(1).integers(2**64, size=n, dtype=np.uint64), sample)
     candidates = rows_at(path, union)
+    oracle = RunningCoverage(rows_at(path, points), candidates, threads=2)
     merged = merge(
         "dual-div",
-        LocalCoverage([CoverageShard(rows_at(path, points), threads=2)], candidates),
+        oracle,
         candidates,
         request_for(len(union), k, _objective(rows, lam), n_total=n, n_ground=len(points)),
         local_sets=[np.searchsorted(union, one) for one in sets],
+        screening=Screening(None, Sample(oracle, np.isin(union, points), n), threads=2),
     )
     return {"picks": union[merged.selection.picks].tolist()}
 
