@@ -65,6 +65,7 @@ class RunningCoverage(LocalCoverage):
         super().__init__([self._shard], candidates)
         self._points, self._weights, self._threads = points, weights, threads
         self._total, self._squares = np.zeros((2, len(candidates)), dtype=np.float64)
+        self._risen_after: Int64
         self._start()
 
     def moments(self, indices: Int64) -> tuple[Float64, Float64]:
@@ -113,7 +114,7 @@ class RunningCoverage(LocalCoverage):
 
     def _start(self) -> None:
         self._now = 0
-        self._risen_after: Int64 = np.zeros(0, dtype=np.int64)
+        self._risen_after = np.zeros(0, dtype=np.int64)
         self._at = np.full(len(self._candidates), -1, dtype=np.int32)
         # The last time that each point's cover rose.
         self._risen = np.zeros(self.n_points, dtype=np.int32)

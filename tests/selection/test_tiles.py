@@ -18,7 +18,7 @@ from selection.tiles import (
 
 
 def blas_threads():
-    """Of the libraries that were there first, numpy's among them; other packages bring their own."""
+    """Of the libraries that were there first, numpy's among them; others come later."""
     return [one.num_threads for one in tiles._blas_libraries()]
 
 
