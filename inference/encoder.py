@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.encoder_spec import EncoderSpec, Role, encoder_id, pinned, side
+from inference.masking import mask
 from inference.status import Status
 from inference.tokens import Ids, Tokens
 
@@ -29,7 +30,8 @@ class Encoded:
 
     Args:
         vectors: (n, d) float32, unit rows; zero rows where the status is not ok.
-        n_tokens: (n,) int32, before truncation, prompt and special tokens included; 0 if empty.
+        n_tokens: (n,) int32, of the masked text before truncation, prompt and special tokens
+            included; 0 if empty.
         truncated: (n,) bool, the model saw only the first `max_tokens` tokens.
         status: n times ok, empty or not_finite.
     """
@@ -89,6 +91,8 @@ class Encoder:
         """
         if len(texts) != len(ids):
             raise ValueError(f"{len(texts)} texts and {len(ids)} ids; wanted an id for each text")
+        if self.spec.mask:
+            texts = [mask(text, self.spec.mask) for text in texts]
         rows, n_tokens = self._tokens.rows(texts)
         filled = [i for i, row in enumerate(rows) if len(row)]
         order = sorted(filled, key=lambda i: (n_tokens[i], ids[i], texts[i]))

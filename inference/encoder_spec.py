@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from inference.masking import MaskRule
 from inference.models import resolve, revision
 
 Role = Literal["query", "document"]
@@ -27,6 +28,7 @@ class EncoderSpec:
         pooling: None takes what the model folder says.
         append_eos: end every text with the end-of-text token that the tokenizer leaves out.
         normalize: scale vectors to unit length; selection needs it.
+        mask: rules of `mask_rules`, run over documents and queries alike before all else.
         max_tokens: longer texts are cut (prompt and special tokens count); None is the model's.
         query_max_tokens: the same for queries; None is max_tokens.
         dtype: of the weights and activations.
@@ -44,6 +46,7 @@ class EncoderSpec:
     document_prompt: str = ""
     pooling: Literal["mean", "cls", "lasttoken"] | None = None
     append_eos: bool = False
+    mask: tuple[MaskRule, ...] = ()
     normalize: bool = True
     max_tokens: int | None = None
     query_max_tokens: int | None = None
@@ -113,7 +116,7 @@ def encoder_id(name: str, spec: EncoderSpec) -> str:
         del fields[key]
     sides = [side(spec, role) for role in ("document", "query")]
     fields["weights"] = [revision(one.model, one.revision) for one in sides]
-    fields["masking"] = "none"
+    fields["masking"] = fields.pop("mask") or "none"
     del fields["query_revision"]
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
     return f"{re.sub(r'[^A-Za-z0-9._-]', '-', name)}-{digest[:8]}"

@@ -123,6 +123,19 @@ class VllmEngine:
         self._run(waiting, batch)
         return [batch.done[position] for position in range(len(token_ids))]
 
+    def forget(self) -> None:
+        """Empty the prefix cache, so that what is counted as cached from now on is shared anew.
+
+        An engine that cannot is closed; the next call starts another, whose cache is empty.
+        """
+        if self._llm is None:
+            return
+        try:
+            self._llm.forget()
+        except Exception as error:
+            log.warning("engine: the prefix cache was not emptied, starting anew: %r", error)
+            self.close()
+
     def close(self) -> None:
         """Free the engine's memory; a later call starts it again."""
         if self._llm is not None:

@@ -136,6 +136,10 @@ class Llm(Protocol):
         """Return one completion per prompt, in order."""
         ...
 
+    def forget(self) -> None:
+        """Empty the prefix cache."""
+        ...
+
     def close(self) -> None:
         """Free memory and processes."""
         ...

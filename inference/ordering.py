@@ -1,5 +1,6 @@
 """The order in which chosen demonstrations are shown."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,12 +14,16 @@ class Demonstration:
         input: the text of the example.
         output: the answer of the example.
         similarity: to the query; larger is nearer.
+        wrong_output: an incorrect answer shown before the right one; None: no contrast.
+        why: the reason why it is incorrect; shown with `wrong_output` only.
     """
 
     id: str
     input: str
     output: str
     similarity: float = 0.0
+    wrong_output: str | None = None
+    why: str | None = None
 
 
 Order = Callable[[Sequence[Demonstration]], list[int]]
@@ -42,8 +47,40 @@ def by_id(demonstrations: Sequence[Demonstration]) -> list[int]:
     return sorted(range(len(demonstrations)), key=lambda i: (demonstrations[i].id, i))
 
 
+def interleaved(demonstrations: Sequence[Demonstration]) -> list[int]:
+    """Return positions so that answers alternate, the most similar next to the query.
+
+    From the query backwards, each place goes to the most similar one with another answer than its
+    neighbour's, or to the answer that would otherwise be left with itself: equal answers are
+    neighbours only where one answer is more than half of all. O(k^2) time.
+    """
+    left = similar_first(demonstrations)
+    placed: list[int] = []
+    last: str | None = None
+    while left:
+        counts = Counter(demonstrations[i].output for i in left)
+        crowded = [a for a, n in counts.items() if 2 * n > len(left) and a != last]
+        wanted = crowded or [answer for answer in counts if answer != last] or list(counts)
+        chosen = next(i for i in left if demonstrations[i].output in wanted)
+        left.remove(chosen)
+        placed.append(chosen)
+        last = demonstrations[chosen].output
+    return placed[::-1]
+
+
+def order_of(ids: Sequence[str]) -> Order:
+    """Return the order that shows demonstrations as their ids are listed."""
+    place = {row_id: i for i, row_id in enumerate(ids)}
+
+    def listed(demonstrations: Sequence[Demonstration]) -> list[int]:
+        return sorted(range(len(demonstrations)), key=lambda i: place[demonstrations[i].id])
+
+    return listed
+
+
 ORDERS: dict[str, Order] = {
     "similar-last": similar_last,
     "similar-first": similar_first,
     "by-id": by_id,
+    "interleaved": interleaved,
 }

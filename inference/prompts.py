@@ -1,15 +1,15 @@
 """Task, demonstrations and query to the text of a prompt."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from inference.boundaries import Chat, boundary_of, guard
 from inference.ordering import Demonstration
 from inference.prompt_tokens import Tokenizer, neutralise
 from inference.tasks import Task, instruction
 
 Message = dict[str, str]
-Chat = Callable[[list[Message]], str]
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,13 @@ class PromptSpec:
         turns: with `chat`, every demonstration is a user turn and an assistant turn; otherwise
             everything is one user turn.
         control: spellings of control tokens to break up in user text (`control_strings`).
+        turn_marks: what the chat template writes between turns (`boundaries.turn_marks`).
     """
 
     format: Literal["completion", "chat"] = "completion"
     turns: bool = True
     control: tuple[str, ...] = ()
+    turn_marks: tuple[str, ...] = ()
 
 
 def chat_of(tokenizer: Tokenizer, *, model: str, option: str = "format: chat") -> Chat:
@@ -52,9 +54,22 @@ def chat_of(tokenizer: Tokenizer, *, model: str, option: str = "format: chat") -
     return render
 
 
-def render_demonstration(task: Task, input: str, output: str) -> str:
-    """Return one demonstration as plain text: the input, then the answer."""
-    return f"{task.input_prefix}{input}\n{task.output_prefix}{output}"
+def render_demonstration(task: Task, demonstration: Demonstration) -> str:
+    """Return one demonstration as plain text: the input, the contrast if any, the answer."""
+    asked = f"{task.input_prefix}{demonstration.input}{_contrast(task, demonstration)}"
+    return f"{asked}\n{task.output_prefix}{demonstration.output}"
+
+
+def safe(task: Task, demonstration: Demonstration, spec: PromptSpec) -> Demonstration:
+    """Return a demonstration whose texts can imitate no boundary and no control token."""
+    wrong, why = demonstration.wrong_output, demonstration.why
+    return replace(
+        demonstration,
+        input=_safe(task, demonstration.input, spec, after=task.input_prefix),
+        output=_safe(task, demonstration.output, spec, after=task.output_prefix),
+        wrong_output=None if wrong is None else _safe(task, wrong, spec, after=task.wrong_prefix),
+        why=None if why is None else _safe(task, why, spec, after=task.why_prefix),
+    )
 
 
 def build(
@@ -67,8 +82,8 @@ def build(
 ) -> str:
     """Return the prompt: static instruction first, demonstrations, query last.
 
-    Texts are inserted by value: braces in them mean nothing, and control tokens spelled out in
-    them stay plain text.
+    Texts are inserted by value: braces in them mean nothing, control tokens spelled out in them
+    stay plain text, and lines that look like the begin of another part are quoted.
 
     Args:
         task: layout and instruction.
@@ -80,11 +95,8 @@ def build(
     Raises:
         ValueError: chat format without `chat`.
     """
-    shown = [
-        (neutralise(d.input, spec.control), neutralise(d.output, spec.control))
-        for d in demonstrations
-    ]
-    query = neutralise(query_input, spec.control)
+    shown = [safe(task, demonstration, spec) for demonstration in demonstrations]
+    query = _safe(task, query_input, spec, after=task.input_prefix)
     if spec.format == "completion" or not spec.turns:
         text = _plain(task, shown, query)
         messages = [{"role": "user", "content": text}]
@@ -115,24 +127,39 @@ def stop_strings(task: Task, spec: PromptSpec) -> tuple[str, ...]:
     return ("\n",) if spec.format == "completion" and task.kind == "classification" else ()
 
 
-def _plain(task: Task, shown: Sequence[tuple[str, str]], query: str) -> str:
+def _safe(task: Task, text: str, spec: PromptSpec, *, after: str) -> str:
+    """Break up control tokens first: what is left in their place may begin a line."""
+    return guard(neutralise(text, spec.control), boundary_of(task, spec.turn_marks), after=after)
+
+
+def _contrast(task: Task, demonstration: Demonstration) -> str:
+    """Return the lines of the incorrect answer, each after a line break; empty without one."""
+    if demonstration.wrong_output is None:
+        return ""
+    lines = f"\n{task.wrong_prefix}{demonstration.wrong_output}"
+    return lines if demonstration.why is None else f"{lines}\n{task.why_prefix}{demonstration.why}"
+
+
+def _plain(task: Task, shown: Sequence[Demonstration], query: str) -> str:
     """Join instruction, demonstrations and query into one text that asks for an answer."""
     asked = f"{task.input_prefix}{query}\n{task.output_prefix.rstrip()}"
-    parts = [render_demonstration(task, *pair) for pair in shown]
+    parts = [render_demonstration(task, one) for one in shown]
     return task.separator.join([part for part in (instruction(task),) if part] + [*parts, asked])
 
 
-def _turns(task: Task, shown: Sequence[tuple[str, str]], query: str) -> list[Message]:
+def _turns(task: Task, shown: Sequence[Demonstration], query: str) -> list[Message]:
     """Lay demonstrations out as turns; the instruction opens the first user turn.
 
-    Not a system turn: several templates refuse one.
+    Not a system turn: several templates refuse one. A contrast stands in the user's turn, so that
+    the assistant never gives an incorrect answer.
     """
     messages: list[Message] = []
     opening = instruction(task)
     head = opening + task.separator if opening else ""
-    for text, answer in shown:
-        messages.append({"role": "user", "content": f"{head}{task.input_prefix}{text}"})
-        messages.append({"role": "assistant", "content": answer})
+    for one in shown:
+        asked = f"{head}{task.input_prefix}{one.input}{_contrast(task, one)}"
+        messages.append({"role": "user", "content": asked})
+        messages.append({"role": "assistant", "content": one.output})
         head = ""
     messages.append({"role": "user", "content": f"{head}{task.input_prefix}{query}"})
     return messages

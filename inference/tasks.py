@@ -35,6 +35,8 @@ class Task:
         input_prefix: put before every input.
         output_prefix: put before every answer; its trailing white space belongs to the answer.
         separator: stands between instruction, demonstrations and query.
+        wrong_prefix: put before the incorrect answer of a contrastive demonstration.
+        why_prefix: put before the reason why it is incorrect.
 
     Raises:
         ValueError: no labels, an empty or repeated label, an alias or verbalizer of an unknown
@@ -50,6 +52,8 @@ class Task:
     input_prefix: str = "Input: "
     output_prefix: str = "Answer: "
     separator: str = "\n\n"
+    wrong_prefix: str = "Wrong answer: "
+    why_prefix: str = "Why it is wrong: "
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(self.labels))

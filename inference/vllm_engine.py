@@ -168,6 +168,11 @@ class Vllm:
             raise RowError(str(error), status=status) from error
         return [_completion(output) for output in outputs]
 
+    def forget(self) -> None:
+        """Empty the prefix cache; nothing runs between two batches, so that vLLM can."""
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError("vLLM did not empty its prefix cache: requests are still running")
+
     def close(self) -> None:
         """Shut the engine down, so that another can start in this process."""
         from vllm.distributed import cleanup_dist_env_and_memory

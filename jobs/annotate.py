@@ -1,16 +1,19 @@
 """Annotate: the candidates that have a label become the pool; pool versions never change."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.tasks import Task, canonical
+from jobs.engines import engine_spec
 from jobs.ledger import Marker, Unit, fingerprint
+from jobs.pool_texts import SHOWN_COLUMNS, Renderer, Shown, same_answer
 from jobs.run import Run
 from jobs.tasks import task_of
 
-VERSION = 1
+VERSION = 2
 ROW_COLUMNS = ["id", "input", "output", "label", "tags", "group"]
 POOL_SCHEMA = pa.schema(
     [
@@ -20,6 +23,11 @@ POOL_SCHEMA = pa.schema(
         ("label", pa.string()),
         ("tags", pa.list_(pa.string())),
         ("group", pa.string()),
+        ("wrong_output", pa.large_string()),
+        ("why", pa.large_string()),
+        ("rendered", pa.large_string()),
+        ("rendered_for", pa.string()),
+        ("n_tokens", pa.int64()),
         ("source", pa.string()),
         ("version", pa.string()),
         ("bad_output", pa.bool_()),
@@ -36,8 +44,14 @@ def run_stage(run: Run) -> None:
     candidates = _all_candidates(run)
     tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms})]
     records, n_unlabelled = pool_records(candidates, tasks)
+    records = with_texts(records, _renderers(run) if records.num_rows else [])
     mark = fingerprint("pool", VERSION, records.select(_content(records)).to_pylist())
     run.pool = _find(run, mark) or _write(run, records, mark)
+    n_same = sum(same_answer(tasks, row) for row in records.select(SHOWN_COLUMNS).to_pylist())
+    if n_same:
+        run.progress.warn(
+            f"{n_same} candidates have a wrong_output that is their label; they are shown without"
+        )
     bad = [row for row in records.to_pylist() if row["bad_output"]]
     entry = run.pool.as_dict() | {"n_unlabelled": n_unlabelled, "n_bad": len(bad)}
     run.manifest["pool"] = entry
@@ -51,18 +65,24 @@ def run_stage(run: Run) -> None:
 
 def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
     """Ids of an arm's candidates that may serve as demonstrations, in the order of picking."""
+    return list(usable_labels(run, arm, task))
+
+
+def usable_labels(run: Run, arm: str, task: Task) -> dict[str, str]:
+    """The task's label of each candidate that may serve as a demonstration, in picking order."""
     assert run.pool is not None
     pool = run.ledger.read(run.pool, ["id", "label"])
     labels = dict(zip(pool["id"].to_pylist(), pool["label"].to_pylist(), strict=True))
     ids = run.ledger.read(run.candidates[arm], ["id"])["id"].to_pylist()
-    return [row_id for row_id in ids if canonical(task, labels.get(row_id)) is not None]
+    found = {row_id: canonical(task, labels.get(row_id)) for row_id in ids}
+    return {row_id: label for row_id, label in found.items() if label is not None}
 
 
 def shown_records(run: Run, arm: str) -> str:
     """Fingerprint of the texts and labels that an arm's prompts can show."""
     assert run.pool is not None
     ids = run.ledger.read(run.candidates[arm], ["id"])["id"].combine_chunks()
-    pool = run.ledger.read(run.pool, ["id", "input", "label"])
+    pool = run.ledger.read(run.pool, SHOWN_COLUMNS)
     return fingerprint(pool.filter(pc.is_in(pool["id"], value_set=ids)).to_pylist())
 
 
@@ -73,11 +93,12 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     """The labelled candidates as pool records, sorted by id.
 
     Args:
-        candidates: Rows with id, input, output, label, tags, group; ids distinct.
+        candidates: Rows with id, input, output, label, tags, group, and `wrong_output` and `why`
+            where the corpus has them; ids distinct.
         tasks: A record is bad when its label belongs to none of them.
 
     Returns:
-        Records without a version yet, and how many candidates had no label.
+        Records without texts and version yet, and how many candidates had no label.
     """
     labelled = candidates.filter(
         pc.or_(pc.is_valid(candidates["label"]), pc.is_valid(candidates["output"]))
@@ -96,6 +117,13 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     n = labelled.num_rows
     columns = {name: labelled[name] for name in ROW_COLUMNS}
     columns |= {
+        name: labelled[name] if name in labelled.column_names else pa.nulls(n, pa.large_string())
+        for name in ("wrong_output", "why")
+    }
+    columns |= {
+        "rendered": pa.nulls(n, pa.large_string()),
+        "rendered_for": pa.nulls(n, pa.string()),
+        "n_tokens": pa.nulls(n, pa.int64()),
         "source": pa.array(["corpus"] * n, pa.string()),
         "version": pa.nulls(n, pa.string()),
         "bad_output": pa.array([not ok for ok in known], pa.bool_()),
@@ -105,11 +133,48 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     return pa.table(ordered, names=POOL_SCHEMA.names).cast(POOL_SCHEMA), candidates.num_rows - n
 
 
+def with_texts(records: pa.Table, renderers: Sequence[Renderer]) -> pa.Table:
+    """Fill in how each record is shown, by the first renderer whose task has its label.
+
+    Args:
+        records: As `pool_records` made them.
+        renderers: In the order of the arms.
+
+    Returns:
+        The records with `rendered`, `rendered_for` and `n_tokens`; null where none has the label.
+    """
+    shown = [
+        next(filter(None, (render(record) for render in renderers)), Shown())
+        for record in records.select(SHOWN_COLUMNS).to_pylist()
+    ]
+    made = {
+        "rendered": [one.text for one in shown],
+        "rendered_for": [one.made_for for one in shown],
+        "n_tokens": [one.n_tokens for one in shown],
+    }
+    for name, values in made.items():
+        at = records.schema.get_field_index(name)
+        records = records.set_column(at, name, pa.array(values, POOL_SCHEMA.field(name).type))
+    return records
+
+
 def _content(records: pa.Table) -> list[str]:
     return [name for name in records.column_names if name != "version"]
 
 
 # Wiring.
+
+
+def _renderers(run: Run) -> list[Renderer]:
+    """One a task, engine and format of the arms, in their order."""
+    found: dict[tuple[str, str, str], Renderer] = {}
+    for arm in run.arms:
+        key = (arm.task, arm.engine, arm.prompt.format)
+        if key not in found:
+            engine = engine_spec(run.config.file.engines[arm.engine], key=f"engines.{arm.engine}")
+            made_for = f"task {arm.task}, engine {arm.engine}, {arm.prompt.format}"
+            found[key] = Renderer(task_of(run, arm.task), engine, arm.prompt, made_for=made_for)
+    return list(found.values())
 
 
 def _all_candidates(run: Run) -> pa.Table:
@@ -118,11 +183,12 @@ def _all_candidates(run: Run) -> pa.Table:
     for marker in run.candidates.values():
         chosen.update(run.ledger.read(marker, ["id"])["id"].to_pylist())
     wanted = pa.array(sorted(chosen), pa.string())
-    tables = [POOL_SCHEMA.empty_table().select(ROW_COLUMNS)]
+    names = [*ROW_COLUMNS, *run.config.file.corpus.columns.contrast()]
+    tables = [POOL_SCHEMA.empty_table().select(names)]
     for part in run.tables["corpus"].parts if chosen else ():
         ids = run.ledger.read(part.marker, ["id"])["id"]
         if pc.any(pc.is_in(ids, value_set=wanted)).as_py():
-            table = run.ledger.read(part.marker, ROW_COLUMNS)
+            table = run.ledger.read(part.marker, names)
             tables.append(table.filter(pc.is_in(table["id"], value_set=wanted)))
     return pa.concat_tables(tables)
 

@@ -6,12 +6,15 @@ from jobs import assemble, rank, select
 from jobs.config import Config
 from jobs.config_schema import ConfigFile
 from jobs.embed import encoder_spec, identify
+from jobs.embed_sparse import identify_sparse
 from jobs.engines import check_chat, engine_spec, tokenizer_of
 from jobs.errors import ConfigError
 from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
 
-USES_LLM = ("assemble", "generate", "evaluate", "report")
+RANKS = ("rank", "assemble", "generate", "evaluate", "report")
+# The pool says how many tokens of the LLM each record takes.
+USES_LLM = ("annotate", *RANKS)
 
 
 def check_config(config: Config, *, until: str) -> None:
@@ -35,6 +38,9 @@ def check_config(config: Config, *, until: str) -> None:
     if until != "ingest":
         for name in sorted({arm.encoder for arm in config.arms}):
             identify(name, encoder_spec(file.encoders[name], key=f"encoders.{name}"))
+    if until in RANKS:
+        for name in sorted({rank.sparse_encoder_of(arm) for arm in config.arms} - {None}):
+            identify_sparse(name, file.sparse_encoders[name])
     if until in USES_LLM:
         _check_engines(config)
 

@@ -201,6 +201,7 @@ def _arm(file: ConfigFile, raw: dict[str, Any], point: Sequence[Any], *, where: 
     extra = {key: raw[key] for key in raw if key not in full}
     arm: Arm = _validate(Arm, full | extra, where=where)
     _check_columns(file, arm, where=where)
+    _check_sparse(file, arm, where=where)
     return arm
 
 
@@ -211,6 +212,20 @@ def _check_columns(file: ConfigFile, arm: Arm, *, where: str) -> None:
                 f"{where}: stage1.{key} = {getattr(arm.stage1, key)} needs corpus.columns."
                 f"{column}, which maps no column. Map one, or leave {key} out."
             )
+
+
+def _check_sparse(file: ConfigFile, arm: Arm, *, where: str) -> None:
+    known = ", ".join(file.sparse_encoders) or "there is none, so name one there, with its model"
+    name = arm.stage2.sparse_encoder
+    if name is None and arm.stage2.recall_by == "sparse":
+        raise ConfigError(
+            f"{where}: stage2.recall_by = sparse needs stage2.sparse_encoder, a name among "
+            f"sparse_encoders: {known}."
+        )
+    if name is not None and name not in file.sparse_encoders:
+        raise ConfigError(
+            f"{where}: stage2.sparse_encoder = {name!r} is not among sparse_encoders: {known}."
+        )
 
 
 def _only(table: dict[str, Any], key: str, *, where: str) -> str:
@@ -261,7 +276,8 @@ def _known_keys(model: type[BaseModel], place: list[str]) -> list[str]:
             field = next(
                 (f for name, f in current.model_fields.items() if part in (name, f.alias)), None
             )
-            current = field.annotation if field else None
+            # What is no field is the key of an entry, or its number in a list.
+            current = field.annotation if field else current
         current = _model_in(current)
     if not _is_model(current):
         return []

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from inference.masking import MaskRule, mask_rules
 from jobs.config_section import Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
 
@@ -22,13 +23,29 @@ class Columns(Section):
     weight: str | None = None
     cost: str | None = None
     quality: str | None = None
+    wrong_output: str | None = None
+    why: str | None = None
     keep: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _each_once(self) -> "Columns":
         if len(set(self.keep)) < len(self.keep):
             raise ValueError("keep names a column twice")
+        if self.why is not None and self.wrong_output is None:
+            raise ValueError("why is the reason of a wrong_output; map that too, or neither")
+        taken = set(self.keep) & set(self.contrast())
+        if taken:
+            raise ValueError(f"keep and columns.{min(taken)} both fill the column {min(taken)}")
         return self
+
+    def contrast(self) -> dict[str, str]:
+        """The fields of a contrastive demonstration that are mapped, with their columns."""
+        pairs = (("wrong_output", self.wrong_output), ("why", self.why))
+        return {name: column for name, column in pairs if column is not None}
+
+    def carried(self) -> list[str]:
+        """Text columns of the row table beside its own fields."""
+        return [*self.keep, *self.contrast()]
 
 
 class Partition(Section):
@@ -71,6 +88,26 @@ class TaskConfig(Section):
     input_prefix: str = "Input: "
     output_prefix: str = "Answer: "
     separator: str = "\n\n"
+    wrong_prefix: str = "Wrong answer: "
+    why_prefix: str = "Why it is wrong: "
+
+
+class MaskPattern(Section):
+    """A mask of your own: a regular expression and what stands in the place of its matches."""
+
+    pattern: str
+    placeholder: str = Field(alias="with")
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        return MaskRule(pattern, "").pattern
+
+
+Mask = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[MaskPattern, Tag("<pattern>")],
+    Discriminator(lambda value: "<name>" if isinstance(value, str) else "<pattern>"),
+]
 
 
 class EncoderConfig(Section):
@@ -85,6 +122,7 @@ class EncoderConfig(Section):
     document_prompt: str | None = None
     pooling: Literal["mean", "cls", "lasttoken"] | None = None
     append_eos: bool | None = None
+    mask: list[Mask] | None = None
     max_tokens: int | None = Field(None, ge=1)
     query_max_tokens: int | None = Field(None, ge=1)
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
@@ -98,6 +136,50 @@ class EncoderConfig(Section):
         if self.preset is None and self.model is None:
             raise ValueError("needs preset or model")
         return self
+
+    @field_validator("mask")
+    @classmethod
+    def _masks(cls, mask: list[Mask] | None) -> list[Mask] | None:
+        rules_of(mask)
+        return mask
+
+
+class SparseEncoderConfig(Section):
+    """A learned sparse encoder (SPLADE): a model of sentence-transformers with its settings.
+
+    Attributes:
+        model: Package, folder or hub name, as for an encoder; its prompts are its own.
+        revision: Commit, tag or branch of a hub model.
+        mask: As for an encoder, for queries and records alike.
+        max_tokens: Longer texts are cut; null: what the model takes.
+        max_active: Keep only so many of the largest weights of a text; null: all.
+        dtype: Of the weights and activations.
+        batch_size: Texts in one forward pass.
+        device: Null: a GPU if there is one.
+    """
+
+    model: str
+    revision: str | None = None
+    mask: list[Mask] | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    max_active: int | None = Field(None, ge=1)
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    batch_size: int = Field(32, ge=1)
+    device: str | None = None
+
+    @field_validator("mask")
+    @classmethod
+    def _masks(cls, mask: list[Mask] | None) -> list[Mask] | None:
+        rules_of(mask)
+        return mask
+
+
+def rules_of(mask: list[Mask] | None) -> tuple[MaskRule, ...]:
+    """The mask of an encoder as rules, in the order in which they run."""
+    return mask_rules(
+        entry if isinstance(entry, str) else MaskRule(entry.pattern, entry.placeholder)
+        for entry in mask or ()
+    )
 
 
 class EngineConfig(Section):
@@ -125,26 +207,79 @@ class Stage2Config(Section):
     ridge: float = Field(1e-3, ge=0, lt=1)
     mmr_lambda: float = Field(0.5, ge=0, le=1)
     recall: int = Field(50, ge=1)
-    ground: Annotated[int, Field(ge=1)] | Literal["all"] = 16_384
+    recall_by: Literal["dense", "lexical", "sparse", "hybrid"] = "dense"
+    sparse_encoder: str | None = None
+    k_rrf: float = Field(60.0, gt=0)
+    exact_up_to: int = Field(100_000, ge=0)
+    theta: float = Field(2.0, ge=0)
+    labels: int | None = Field(None, ge=0)
+    diversity: float = Field(0.0, ge=0)
+    clusters: int | None = Field(None, ge=1)
+    ground: Annotated[int, Field(ge=1)] | Literal["all", "pool"] = 16_384
     exclude_same_text: bool = True
+    ceiling: float | None = Field(None, gt=0, le=1)
+    cover_tags: bool = True
+
+    @property
+    def recalls_sparse(self) -> str | None:
+        """The sparse encoder that takes part in recall, if one does."""
+        return self.sparse_encoder if self.recall_by in ("sparse", "hybrid") else None
 
 
 class PromptConfig(Section):
-    """How demonstrations and query become one text."""
+    """How demonstrations and query become one text.
+
+    Attributes:
+        format: `completion`, or `chat` through the model's own template.
+        order: `similar-last`, `similar-first`, `by-id`, `interleaved` or `calibrated`.
+        layout: What stands before the query: `dynamic` its own demonstrations; `anchor` the same
+            few for all, then its own; `clustered` the block of its cluster; `by-id` its own, by id.
+        token_budget: Most tokens of a prompt; null: what the model takes beside an answer.
+        k_min: Fewest demonstrations; what leaves no room for them is `too_long`.
+        k_max: Most demonstrations, with `stage2.k`; null: `stage2.k` alone.
+        demonstration_share: Part of the tokens left by instruction and query that demonstrations
+            beyond `k_min` may fill; below 1, a longer query is shown fewer.
+        max_demonstration_tokens: A longer demonstration is passed over.
+        spare: Candidates beyond `stage2.k` that are tried where one does not fit.
+        anchors: Demonstrations that all queries share (layout `anchor`), among the k.
+        clusters: Most blocks (layout `clustered`).
+        negative_pairs: Show `wrong_output` and `why` where a record has them.
+    """
 
     format: Literal["completion", "chat"] = "completion"
     order: str = "similar-last"
-    layout: Literal["dynamic"] = "dynamic"
+    layout: Literal["dynamic", "anchor", "clustered", "by-id"] = "dynamic"
     token_budget: int | None = Field(None, ge=16)
+    k_min: int = Field(0, ge=0)
+    k_max: int | None = Field(None, ge=0)
+    demonstration_share: float = Field(1.0, gt=0, le=1)
+    max_demonstration_tokens: int | None = Field(None, ge=1)
+    spare: int = Field(4, ge=0)
+    anchors: int = Field(2, ge=1)
+    clusters: int = Field(8, ge=1)
+    negative_pairs: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_order(cls, raw: Any) -> Any:
+        """The layout `by-id` is an order; the default one gives way to it."""
+        if isinstance(raw, dict) and raw.get("layout") == "by-id":
+            order = raw.get("order", "similar-last")
+            return raw | {"order": "by-id" if order == "similar-last" else order}
+        return raw
+
+    def most(self, k: int) -> int:
+        """The most demonstrations of a prompt, where the ranking shows k."""
+        return k if self.k_max is None else min(k, self.k_max)
 
 
 class GenerateConfig(Section):
-    """How an answer is drawn from the LLM."""
+    """How an answer is drawn from the LLM; `stop: null` is the line end, in chat nothing."""
 
     decoder: str = "choice"
     max_tokens: int = Field(32, ge=1)
     temperature: float = Field(0.0, ge=0)
-    stop: list[str] = Field(default_factory=lambda: ["\n"])
+    stop: list[str] | None = None
 
 
 class WorkersConfig(Section):
@@ -184,6 +319,7 @@ class ConfigFile(Section):
     queries: QueriesConfig
     tasks: dict[str, TaskConfig] = Field(min_length=1)
     encoders: dict[str, EncoderConfig] = Field(min_length=1)
+    sparse_encoders: dict[str, SparseEncoderConfig] = Field(default_factory=dict)
     engines: dict[str, EngineConfig] = Field(min_length=1)
     stage1: Stage1Config = Stage1Config()
     stage2: Stage2Config = Stage2Config()

@@ -65,7 +65,7 @@ class Stage1Config(Section):
     """Which texts are worth annotating.
 
     Attributes:
-        method: `dual-div`, `coverage`, `random` or `none`.
+        method: `dual-div`, `coverage`, `vote-k`, `kmeans`, `kcenter`, `random` or `none`.
         k1: Texts to choose; null: as many as the budget buys.
         lam: Key `lambda`: weight of the log-determinant; a number, `auto` (diversity makes up a
             tenth of the gain), or a rule (see LambdaConfig).
@@ -77,6 +77,7 @@ class Stage1Config(Section):
         m1: Rows of the sample that screens (`screened` only).
         m2: Rows on which a pick is verified; null: by size, `all`: the whole corpus.
         z: Standard errors added to a screened gain.
+        neighbours: Nearest rows that a row votes for (`vote-k` only).
         unseen: Copies of a row that the small sample may have missed, in that error.
         weighted: Rows count by the column `weight` (null there: 1).
         quality: Rows are preferred by the column `quality`: lambda * log r^2 is added to a gain.
@@ -99,6 +100,7 @@ class Stage1Config(Section):
     m1: int = Field(8192, ge=2)
     m2: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
     z: float = Field(1.0, ge=0)
+    neighbours: int = Field(150, ge=1)
     unseen: float = Field(1.0, ge=0)
     weighted: bool = False
     quality: bool = False

@@ -10,7 +10,7 @@ from inference.encoder import Encoder, EncoderSpec, encoder_id, pinned
 from inference.presets import PRESETS
 from inference.status import Status
 from jobs.cluster import finish, threads, with_gpus
-from jobs.config_schema import EncoderConfig
+from jobs.config_schema import EncoderConfig, rules_of
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.run import Part, Run
@@ -44,7 +44,9 @@ def encoder_spec(config: EncoderConfig, *, key: str) -> EncoderSpec:
     Raises:
         ConfigError: No such preset.
     """
-    changes = config.model_dump(exclude={"preset"}, exclude_none=True)
+    changes = config.model_dump(exclude={"preset", "mask"}, exclude_none=True)
+    if config.mask is not None:
+        changes["mask"] = rules_of(config.mask)
     for side in {"model", "query_model"} & set(changes):
         changes[side] = absolute_folder(changes[side])
     if config.preset is None:
@@ -64,10 +66,11 @@ def identify(name: str, spec: EncoderSpec) -> str:
     try:
         return encoder_id(name, spec)
     except (LookupError, OSError, ValueError) as error:
-        raise ConfigError(f"encoders.{name}: {_text(error)}") from None
+        raise ConfigError(f"encoders.{name}: {reason(error)}") from None
 
 
-def _text(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """What an error of a model says, without the name of its class."""
     return str(error.args[0]) if error.args else str(error)
 
 
@@ -116,7 +119,7 @@ class EmbedWork:
         try:
             return Encoder(self.spec, role=role, n_threads=self.n_threads)
         except (LookupError, OSError, ValueError) as error:
-            raise ConfigError(f"encoder {self.spec.model}: {_text(error)}") from error
+            raise ConfigError(f"encoder {self.spec.model}: {reason(error)}") from error
 
 
 def embed_rows(encoder: Encoder, rows: pa.Table, *, storage: str, schema: pa.Schema) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from inference.decoding import DECODERS, Decoded
 from inference.engine import EngineError, EngineSpec, Sampling, VllmEngine
+from inference.prompts import PromptSpec, stop_strings
 from inference.status import Status
 from inference.tasks import Task, canonical
 from jobs.attempts import Attempts
@@ -23,7 +24,7 @@ from jobs.run import Run
 from jobs.spill import value_counts
 from jobs.tasks import plain_task, task_from, task_of
 
-VERSION = 1
+VERSION = 2
 OUTPUT_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -60,6 +61,22 @@ def run_stage(run: Run) -> None:
     run.manifest["outputs"] = {
         name: [marker.as_dict() for marker in markers] for name, markers in run.outputs.items()
     }
+    run.manifest["cached_tokens"] = {
+        name: cached_share(markers) for name, markers in run.outputs.items()
+    }
+
+
+def cached_share(markers: Sequence[Marker]) -> dict[str, Any]:
+    """Prompt tokens of an arm, how many of them the engine had cached, and the share.
+
+    Each arm begins with an empty cache, so what is counted is shared within the arm.
+    """
+    total = {
+        name: sum(int(marker.stats[name]) for marker in markers)
+        for name in ("prompt_tokens", "cached_tokens")
+    }
+    sent = total["prompt_tokens"]
+    return total | {"share": total["cached_tokens"] / sent if sent else None}
 
 
 # The Ray-free function on one part.
@@ -73,13 +90,14 @@ class GenerateWork:
     spec: EngineSpec
     start: Callable[[EngineSpec], VllmEngine] = VllmEngine
     engine: VllmEngine | None = field(default=None)
+    arm: str | None = None
 
     def __call__(self, payload: dict[str, Any]) -> Marker:
         """Answer the prompts of one arm and part.
 
         Args:
             payload: `unit`, `arm`, `prompts`, `rows` (markers), `task`, `generate` (plain data),
-                `seed`, `pool_version`, `run_id`.
+                `format`, `seed`, `run_id`.
 
         Returns:
             Marker of the outputs, one row a query.
@@ -94,6 +112,10 @@ class GenerateWork:
         try:
             if self.engine is None:
                 self.engine = self.start(self.spec)
+            if self.arm not in (None, payload["arm"]):
+                # Cached tokens are those that an arm's own prompts share.
+                self.engine.forget()
+            self.arm = payload["arm"]
             return self._answer(ledger, unit, payload)
         except EngineError as error:
             raise ClusterError(f"generate: {error}.") from error
@@ -103,6 +125,9 @@ class GenerateWork:
         prompts = ledger.read(Marker(**payload["prompts"])).to_pylist()
         labels = ledger.read(Marker(**payload["rows"]), ["label"]).column(0).to_pylist()
         config = GenerateConfig.model_validate(payload["generate"])
+        if config.stop is None:
+            stop = stop_strings(task, PromptSpec(format=payload["format"]))
+            config = config.model_copy(update={"stop": list(stop)})
         ready = [row for row in prompts if row["status"] == Status.OK]
         started = time.monotonic()
         with Attempts(ledger.store, unit, run_id=payload["run_id"]) as attempts:
@@ -126,7 +151,7 @@ class GenerateWork:
             max_tokens=config.max_tokens,
             temperature=config.temperature,
             seed=seed,
-            stop=tuple(config.stop),
+            stop=tuple(config.stop or ()),
         )
         decoder = DECODERS[config.decoder]
         return decoder(self.engine, task, [row["prompt"] for row in rows], sampling)
@@ -136,12 +161,13 @@ class GenerateWork:
     ) -> dict[str, Any]:
         assert self.engine is not None
         settings = self.engine.settings if rows else {}
+        sent = [row for row in rows if row.get("engine_s")]
         return {
+            "prompt_tokens": sum(row["prompt_tokens"] for row in sent),
+            "cached_tokens": sum(row["cached_tokens"] for row in sent),
             "status": value_counts(table.column("status")),
             "wall_s": wall_s,
-            "n_tokens": sum(
-                row["prompt_tokens"] + row["output_tokens"] for row in rows if row.get("engine_s")
-            ),
+            "n_tokens": sum(row["prompt_tokens"] + row["output_tokens"] for row in sent),
             "n_rebuilds": self.engine.n_rebuilds,
             "engine": json.loads(json.dumps(dict(settings), default=str)),
         }
@@ -155,7 +181,7 @@ def output_row(
         "id": prompt["id"],
         "arm": payload["arm"],
         "demonstration_ids": prompt["demonstration_ids"],
-        "pool_version": payload["pool_version"],
+        "pool_version": prompt["pool_version"],
         "prompt_tokens": prompt["prompt_tokens"],
         "cached_tokens": 0,
         "output_tokens": 0,
@@ -212,7 +238,7 @@ def _units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, A
     for part, prompts in pairs:
         # Gold labels are not among what answers depend on: evaluate takes them as they are then.
         depends = [prompts.checksum, part.marker.stats["texts"], task, plain_engine(spec)]
-        sampling = [arm.generate.model_dump(), arm.seed]
+        sampling = [arm.generate.model_dump(), arm.prompt.format, arm.seed]
         mark = fingerprint("generate", VERSION, depends, sampling, arm.name)
         unit = Unit(f"outputs/{arm.name}", part.name, mark)
         payload = {
@@ -223,7 +249,7 @@ def _units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, A
             "task": task,
             "generate": arm.generate.model_dump(),
             "seed": arm.seed,
-            "pool_version": run.pool.stats["version"] if run.pool else None,
+            "format": arm.prompt.format,
             "run_id": run.manifest.get("run_id"),
         }
         units.append((unit, payload))

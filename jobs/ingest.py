@@ -179,7 +179,7 @@ def _partition_units(intake: Intake, spills: list[Marker]) -> Units:
             "unit": asdict(unit),
             "rejects": asdict(Unit(place, f"duplicates-{partition:05d}", mark)),
             "partition": partition,
-            "keep": intake.config.columns.keep,
+            "keep": intake.config.columns.carried(),
             "on_duplicate_id": intake.config.on_duplicate_id,
             "spills": [asdict(Unit(s.folder, s.name, s.fingerprint)) for s in spills],
             "previous": [

@@ -22,6 +22,7 @@ from jobs.errors import ConfigError
 from jobs.ledger import Ledger
 from jobs.plan_lines import lines_of
 from jobs.plan_select import Stage1Plan, plan_settings
+from jobs.plan_sparse import plan_sparse, sparse_lines
 from jobs.progress import Progress
 from jobs.rank import shows_nothing
 from jobs.readers.files import read_rows
@@ -66,6 +67,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
         "out": str(Store(config.out).root),
         "tables": tables,
         "encoders": encoders,
+        "sparse_encoders": plan_sparse(config, tables, encoders),
         "select": _select(plans),
         "arms": arms,
         "disk_bytes": _disk(tables, encoders, arms)
@@ -224,7 +226,8 @@ def _done(config: Config) -> dict[str, int]:
 
 
 def _seconds(answer: dict[str, Any]) -> dict[str, float]:
-    embed = sum(one["tokens"] for one in answer["encoders"].values())
+    both = [*answer["encoders"].values(), *answer["sparse_encoders"].values()]
+    embed = sum(one["tokens"] for one in both)
     prompts = sum(one["prompt_tokens"] for one in answer["arms"].values())
     seconds = {
         "start": SECONDS_TO_START,
@@ -252,6 +255,7 @@ def _lines(answer: dict[str, Any], plans: dict[str, Stage1Plan]) -> list[str]:
             f"{name}: about {encoder['tokens']:,} tokens, {_mib(encoder['vector_bytes'])} "
             f"of {encoder['storage']} vectors of {encoder['dimension']}"
         )
+    lines += sparse_lines(answer["sparse_encoders"])
     for name, stage1 in plans.items():
         lines += lines_of(name, stage1)
     for name, arm in answer["arms"].items():

@@ -3,6 +3,7 @@
 from jobs.plan_select import Stage1Plan
 from jobs.selecting.sizes import MIB
 from selection.modes import Effort
+from selection.stage1 import MAXIMISE_F
 
 
 def lines_of(name: str, plan: Stage1Plan) -> list[str]:
@@ -73,7 +74,7 @@ def _time(plan: Stage1Plan) -> str:
     parts = {"local": work.local, "merges": merging, "judging": work.judging}
     parts["certificate"] = work.certificate
     shown = ", ".join(f"{name} {_span(plan.core_seconds(n))}" for name, n in parts.items() if n)
-    if plan.sizes.stage1.method == "random":
+    if plan.sizes.stage1.method not in MAXIMISE_F:
         return f"core time: about {_span(plan.core_seconds())} ({shown})"
     full = _span(plan.core_seconds(work.full))
     proof = {"left": "from the choice", "full": "full"}.get(plan.certificate, plan.certificate)

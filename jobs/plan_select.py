@@ -13,6 +13,7 @@ from typing import Any
 from jobs.config import Config
 from jobs.config_schema import Arm, ConfigFile
 from jobs.embed import encoder_spec
+from jobs.plan_rules import local_pairs, merge_pairs
 from jobs.selecting.room import (
     Memory,
     least_workers,
@@ -22,6 +23,7 @@ from jobs.selecting.room import (
 )
 from jobs.selecting.sizes import Sizes
 from selection.modes import EXACT_PAIRS, Effort
+from selection.stage1 import DRAWN, MAXIMISE_F
 from selection.tree import MergePlan
 
 # Measured on one core of an AMD EPYC (Milan, AVX2, 75 GFLOP/s SGEMM): gains with all around them.
@@ -162,7 +164,7 @@ def predict(sizes: Sizes, merges: MergePlan | None = None) -> Stage1Plan:
 def certificate_of(sizes: Sizes) -> str:
     """Which pass the certificate takes, as `jobs.selecting.certificate` decides it."""
     config, n = sizes.stage1, sizes.n_rows
-    if config.method == "random" or config.certificate == "none":
+    if config.method not in MAXIMISE_F or config.certificate == "none":
         return "none"
     kind: str = config.certificate
     if kind == "auto":
@@ -175,9 +177,12 @@ def certificate_of(sizes: Sizes) -> str:
 def _work(sizes: Sizes, merges: MergePlan, local: Effort, root: Effort, kind: str) -> Work:
     n, k, last = sizes.n_rows, sizes.k, merges.levels[-1]
     chosen = min(merges.local_k, sizes.mean)
+    if sizes.stage1.method not in MAXIMISE_F:
+        own = sizes.n_partitions * local_pairs(sizes, sizes.mean, chosen)
+        below, top = merge_pairs(sizes, merges)
+        control = top if sizes.n_partitions > 1 else 0.0
+        return Work(own, below + top, control, 4.0 * k * n, 0.0, float(n) ** 2)
     own = sizes.n_partitions * _greedy(sizes, local, sizes.mean, sizes.mean, chosen)
-    if sizes.stage1.method == "random":
-        return Work(own, 0.0, 0.0, 4.0 * k * n, 0.0, float(n) ** 2)
     below = sum(
         level.nodes
         * (
@@ -206,8 +211,6 @@ def _work(sizes: Sizes, merges: MergePlan, local: Effort, root: Effort, kind: st
 def _greedy(sizes: Sizes, effort: Effort, m: int, n: int, k: int) -> float:
     """Pairs of one greedy: n candidates, m ground points, k picks."""
     config, k = sizes.stage1, min(k, n)
-    if config.method == "random":
-        return float(k) * m
     looks = max(LAZY_PASSES[config.diverse] * n, LEAST_BATCH * k)
     looks = min(looks, float(n) * k)
     if effort.mode == "dense":
@@ -253,7 +256,7 @@ def plan_settings(
     arms: dict[tuple[str, str, int], list[Arm]] = {}
     for arm in config.arms:
         if arm.stage1.method != none:
-            seed = arm.seed if arm.stage1.method == "random" else 0
+            seed = arm.seed if arm.stage1.method in DRAWN else 0
             key = (arm.encoder, arm.stage1.model_dump_json(), seed)
             arms.setdefault(key, []).append(arm)
     plans = {}

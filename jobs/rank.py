@@ -5,17 +5,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.annotate import usable_candidates
-from jobs.cluster import finish
+from jobs.annotate import usable_labels
+from jobs.cluster import finish, threads
 from jobs.config_schema import Arm, Stage2Config
+from jobs.embed_sparse import identify_sparse, sparse_vectors
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
-from jobs.rank_work import METHODS, GroundWork, RankWork, ScoreWork, needs_ground
+from jobs.rank_work import (
+    METHODS,
+    SEEDED,
+    GroundWork,
+    RankWork,
+    ScoreWork,
+    draws_ground,
+)
 from jobs.run import Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import task_of
+from selection.mutual_information import KEPT_MOST
 
-VERSION = 1
+VERSION = 3
 ZERO_SHOT = "zero-shot"
 
 
@@ -27,11 +36,13 @@ class Need:
         arm: One of the arms that have it.
         mark: Fingerprint.
         pool: Ids that may be shown, in the order they were picked; empty: nothing is shown.
+        labels: Their labels.
     """
 
     arm: Arm
     mark: str
     pool: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def unit(self, name: str) -> Unit:
         """A unit of this need's folder."""
@@ -47,6 +58,7 @@ def run_stage(run: Run) -> None:
     needs = {need.mark: need for need in by_arm.values()}
     payloads = {mark: _shared(run, need) for mark, need in needs.items()}
     _finish_pools(run, list(needs.values()), payloads)
+    _finish_sparse(run, list(needs.values()), payloads)
     _finish_scores(run, list(needs.values()), payloads)
     made = _finish_parts(run, list(needs.values()), payloads)
     run.demonstrations = {name: made[need.mark] for name, need in by_arm.items()}
@@ -72,6 +84,11 @@ def check(arm: Arm) -> None:
             f"{where}: stage2.condition_on = {stage2.condition_on} does not go with method "
             f"{stage2.method}; wanted {wanted}."
         )
+    if stage2.condition_on == "all" and stage2.recall_by != "dense":
+        raise ConfigError(
+            f"{where}: stage2.recall_by = {stage2.recall_by} needs stage2.condition_on = query: "
+            "one set for all queries is chosen from the whole pool."
+        )
     shows = not shows_nothing(stage2)
     if shows and arm.stage1.method == NO_STAGE1:
         raise ConfigError(
@@ -85,30 +102,62 @@ def check(arm: Arm) -> None:
         )
 
 
-def _shows_nothing(stage2: Stage2Config) -> bool:
-    return stage2.method == ZERO_SHOT or stage2.k == 0
-
-
 def _need(run: Run, arm: Arm) -> Need:
     rows = [part.marker.stats["texts"] for part in run.tables["queries"].parts]
     if shows_nothing(arm.stage2):
         return Need(arm, fingerprint("rank", VERSION, ZERO_SHOT, rows))
-    pool = tuple(usable_candidates(run, arm.name, task_of(run, arm.task)))
+    labels = usable_labels(run, arm.name, task_of(run, arm.task))
+    pool = tuple(labels)
     if arm.stage2.k > len(pool):
         run.progress.warn(
             f"{arm.name}: stage2.k = {arm.stage2.k} is more than the {len(pool)} labelled "
             f"candidates; {len(pool)} are shown"
         )
+    _require_room(run, arm, len(pool))
     depends = [
         run.candidates[arm.name].checksum,
         pool,
-        arm.stage2.model_dump(by_alias=True),
+        relevant(arm.stage2),
+        arm.prompt.spare,
         [marker.fingerprint for marker in run.vectors[arm.encoder, "queries"]],
         rows,
     ]
-    if needs_ground(arm.stage2):
+    name = sparse_encoder_of(arm)
+    if name is not None:
+        depends.append(identify_sparse(name, run.config.file.sparse_encoders[name]))
+    if arm.stage2.cover_tags:
+        depends.append(_tags(run))
+    if draws_ground(arm.stage2):
         depends.append([marker.fingerprint for marker in run.vectors[arm.encoder, "corpus"]])
-    return Need(arm, fingerprint("rank", VERSION, depends), pool)
+    if arm.stage2.method in SEEDED:
+        depends.append(arm.seed)
+    if arm.stage2.method == "stratified":
+        depends.append(list(labels.values()))
+    return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()))
+
+
+def _require_room(run: Run, arm: Arm, n: int) -> None:
+    """Refuse more ground points than `mutual-information` keeps cosines of."""
+    if arm.stage2.method != "mutual-information":
+        return
+    have = sum_counts(run.vectors[arm.encoder, "corpus"], "status").get("ok", 0)
+    asked = {"all": have, "pool": n}.get(str(arm.stage2.ground))
+    size = min(have, int(arm.stage2.ground)) if asked is None else asked
+    if n * size > KEPT_MOST:
+        raise ConfigError(
+            f"arm {arm.name}: stage2.ground: found {size} ground points for a pool of {n} records, "
+            f"wanted at most {KEPT_MOST // n} for method mutual-information. Lower it."
+        )
+
+
+def relevant(stage2: Stage2Config) -> dict[str, Any]:
+    """What a ranking depends on; a sparse encoder that takes no part changes nothing."""
+    return stage2.model_dump(by_alias=True, exclude={"sparse_encoder"})
+
+
+def sparse_encoder_of(arm: Arm) -> str | None:
+    """The sparse encoder that takes part in what an arm recalls, if one does."""
+    return None if shows_nothing(arm.stage2) else arm.stage2.recalls_sparse
 
 
 def shows_nothing(stage2: Stage2Config) -> bool:
@@ -124,8 +173,12 @@ def _shared(run: Run, need: Need) -> dict[str, Any]:
     encoder = need.arm.encoder
     return {
         "stage2": need.arm.stage2.model_dump(by_alias=True),
+        "spare": need.arm.prompt.spare,
+        "seed": need.arm.seed,
+        "threads": threads(run.config.file.cluster.rank),
         "n_total": sum_counts(run.vectors[encoder, "corpus"], "status").get("ok", 0),
         "pool": None,
+        "sparse": None,
         "ground": None,
         "scores": None,
     }
@@ -137,7 +190,7 @@ def _finish_pools(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any
     for need in needs:
         if need.pool:
             payloads[need.mark]["pool"] = _pool(run, need).as_dict()
-            if needs_ground(need.arm.stage2):
+            if draws_ground(need.arm.stage2):
                 grounds[need.mark] = _ground_unit(run, need.arm)
     markers = _finish(run, list(grounds.values()), GroundWork(run.out))
     for mark, marker in zip(grounds, markers, strict=True):
@@ -149,10 +202,28 @@ def _pool(run: Run, need: Need) -> Marker:
     found = run.ledger.find(unit)
     if found is not None:
         return found
-    table = run.ledger.read(run.candidates[need.arm.name], ["id", "text_hash", "vector"])
-    place = {row_id: i for i, row_id in enumerate(table.column("id").to_pylist())}
-    chosen = table.take(pa.array([place[row_id] for row_id in need.pool], pa.int64()))
+    assert run.pool is not None
+    vectors = _in_order(run.ledger.read(run.candidates[need.arm.name], ["id", "vector"]), need)
+    texts = _in_order(run.ledger.read(run.pool, ["id", "input", "tags"]), need)
+    chosen = vectors.append_column("input", texts["input"]).append_column("tags", texts["tags"])
+    chosen = chosen.append_column("label", pa.array(need.labels, pa.string()))
     return run.ledger.commit(unit, chosen)
+
+
+def _in_order(table: pa.Table, need: Need) -> pa.Table:
+    """The rows of the records that may be shown, in their order."""
+    place = {row_id: i for i, row_id in enumerate(table.column("id").to_pylist())}
+    return table.take(pa.array([place[row_id] for row_id in need.pool], pa.int64()))
+
+
+def _tags(run: Run) -> list[Any]:
+    """What the tags of pool and queries depend on; nothing where the pool has none."""
+    assert run.pool is not None
+    pool = run.ledger.read(run.pool, ["id", "tags"]).to_pylist()
+    tagged = [row for row in pool if row["tags"]]
+    if not tagged:
+        return []
+    return [tagged, [part.marker.stats["content"] for part in run.tables["queries"].parts]]
 
 
 def _ground_unit(run: Run, arm: Arm) -> tuple[Unit, dict[str, Any]]:
@@ -169,6 +240,22 @@ def _ground_unit(run: Run, arm: Arm) -> tuple[Unit, dict[str, Any]]:
         "size": n_total if size == "all" else size,
     }
     return unit, payload
+
+
+def _finish_sparse(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any]]) -> None:
+    """Have the sparse vectors of queries and pools where a sparse encoder takes part."""
+    run.manifest.pop("sparse", None)
+    by_name: dict[str, list[Need]] = {}
+    for need in needs:
+        name = sparse_encoder_of(need.arm)
+        if name is not None and need.pool:
+            by_name.setdefault(name, []).append(need)
+    for name, mine in by_name.items():
+        pools = [Marker(**payloads[need.mark]["pool"]) for need in mine]
+        queries, records = sparse_vectors(run, name, pools)
+        for need, record in zip(mine, records, strict=True):
+            both = {"queries": [one.as_dict() for one in queries], "pool": record.as_dict()}
+            payloads[need.mark]["sparse"] = both
 
 
 def _finish_scores(run: Run, needs: list[Need], payloads: dict[str, dict[str, Any]]) -> None:
@@ -204,11 +291,26 @@ def _finish_parts(
                 "rows": part.marker.as_dict(),
                 "vectors": vectors.as_dict(),
             }
+            sparse = payloads[need.mark]["sparse"]
+            if sparse is not None:
+                own["sparse"] = sparse | {"queries": sparse["queries"][number]}
             units.append((unit, payloads[need.mark] | own))
     markers = _finish(run, units, RankWork(run.out))
-    return {
+    made = {
         need.mark: markers[i * len(parts) : (i + 1) * len(parts)] for i, need in enumerate(needs)
     }
+    for need in needs:
+        _warn_of_no_sparse(run, need.arm, made[need.mark])
+    return made
+
+
+def _warn_of_no_sparse(run: Run, arm: Arm, markers: list[Marker]) -> None:
+    n = sum(marker.stats.get("n_without_sparse", 0) for marker in markers)
+    if n:
+        instead = "dense recall alone" if arm.stage2.recall_by == "sparse" else "the other lists"
+        run.progress.warn(
+            f"{arm.name}: sparse recall found nothing for {n} queries; {instead} served them"
+        )
 
 
 def _finish(

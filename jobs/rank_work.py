@@ -1,32 +1,62 @@
 """Stage 2 on one part of the queries: the Ray-free functions and the table they write."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import scipy.sparse as sp
 
 from inference.status import Status
 from jobs.config_schema import Stage2Config
 from jobs.ledger import Ledger, Marker, Unit
-from jobs.vectors import Matrix, sample, to_lists, to_matrix, usable
-from selection.stage2 import FOR_ALL, PER_QUERY, QuerySummary, Ranking, RankOptions, top_k_for_all
+from jobs.rank_context import (
+    Guards,
+    QueryTexts,
+    Recall,
+    Tags,
+    counted,
+    head_of,
+    tag_rows,
+    with_spares,
+)
+from jobs.vectors import Matrix, random_keys, sample, to_csr, to_lists, to_matrix, usable
+from selection.stage2 import (
+    FOR_ALL,
+    PER_QUERY,
+    Pool,
+    Queries,
+    QuerySummary,
+    Ranking,
+    RankOptions,
+    cluster_codes,
+    top_k_for_all,
+)
+
+Mask = npt.NDArray[np.bool_] | None
 
 # Method -> what it can be conditioned on.
 METHODS: dict[str, list[str]] = {
     name: [kind for kind, table in (("query", PER_QUERY), ("all", FOR_ALL)) if name in table]
     for name in sorted({*PER_QUERY, *FOR_ALL})
 }
-GROUNDED = ("dual-div", "s3")
+GROUNDED = ("dual-div", "s3", "s3-lowest", "mutual-information")
+SEEDED = ("random", "kmeans")
 GROUND_SEED = 0
+# Queries whose masks are held at a time, fewer for a large pool: 256 MiB.
 QUERIES_AT_A_TIME = 4096
+MASK_BYTES = 1 << 28
+ROW_COLUMNS = ["id", "input", "tags", "text_hash", "status"]
 DEMONSTRATION_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
         ("demonstration_ids", pa.list_(pa.string())),
         ("scores", pa.list_(pa.float64())),
         ("similarities", pa.list_(pa.float64())),
+        ("excluded_ids", pa.list_(pa.string())),
+        ("uncovered_tags", pa.list_(pa.string())),
         ("status", pa.string()),
     ]
 )
@@ -37,15 +67,28 @@ def needs_ground(config: Stage2Config) -> bool:
     return config.method in GROUNDED
 
 
-def options_of(config: Stage2Config) -> RankOptions:
-    """The config's Stage 2 in the words of `selection`."""
+def draws_ground(config: Stage2Config) -> bool:
+    """Whether those corpus points are read from the corpus, not from the pool."""
+    return needs_ground(config) and config.ground != "pool"
+
+
+def options_of(
+    config: Stage2Config, *, spare: int = 0, seed: int = 0, threads: int = 1
+) -> RankOptions:
+    """The config's Stage 2 in the words of `selection`, with records to spare."""
     return RankOptions(
-        k=config.k,
+        k=config.k + spare,
         lam=config.lam,
         scale=config.lambda_scale,
         ridge=config.ridge,
         mmr_lambda=config.mmr_lambda,
         recall=config.recall,
+        theta=config.theta,
+        # Spare records are no reason to show more labels.
+        labels=config.k if config.labels is None else config.labels,
+        diversity=config.diversity,
+        seed=seed,
+        threads=threads,
     )
 
 
@@ -82,7 +125,9 @@ class RankWork:
 
         Args:
             payload: `unit`, `rows` (marker of the query part), `vectors` (its embeddings),
-                `stage2`, `n_total`, `pool`, `ground` and `scores` (markers, or null).
+                `sparse` (markers of sparse vectors of the same `queries` and of the `pool`, or
+                null), `stage2`, `spare`, `n_total`, `pool`, `ground` and `scores` (markers, or
+                null).
 
         Returns:
             Marker of the demonstrations, one row a query in the order of the part.
@@ -91,15 +136,21 @@ class RankWork:
         found = ledger.find(unit)
         if found is not None:
             return found
-        rows = ledger.read(Marker(**payload["rows"]), ["id", "text_hash", "status"])
+        rows = ledger.read(Marker(**payload["rows"]), ROW_COLUMNS)
         if payload["pool"] is None:
             return ledger.commit(unit, _empty(rows))
         vectors = ledger.read(Marker(**payload["vectors"]), ["vector", "status"])
+        terms = load_sparse(ledger, payload["sparse"], "queries")
         rank = _Ranker(ledger, payload)
-        with ledger.writing(unit, DEMONSTRATION_SCHEMA, {}) as writer:
-            for start in range(0, rows.num_rows, QUERIES_AT_A_TIME):
-                chunk = slice(start, start + QUERIES_AT_A_TIME)
-                writer.write(rank(rows[chunk], vectors[chunk]))
+        n_rows = max(1, min(QUERIES_AT_A_TIME, MASK_BYTES // len(rank.records.ids)))
+        with ledger.writing(unit, DEMONSTRATION_SCHEMA, rank.stats) as writer:
+            for start in range(0, rows.num_rows, n_rows):
+                chunk = slice(start, start + n_rows)
+                few = None if terms is None else terms[chunk]
+                writer.write(rank(rows[chunk], vectors[chunk], few))
+            rank.stats["recall"] = rank.recall.facts()
+            if terms is not None:
+                rank.stats["n_without_sparse"] = rank.recall.n_without_sparse
         marker = ledger.find(unit)
         assert marker is not None
         return marker
@@ -110,48 +161,88 @@ class _Ranker:
 
     def __init__(self, ledger: Ledger, payload: dict[str, Any]) -> None:
         self.config = Stage2Config.model_validate(payload["stage2"])
-        self.pool = load_pool(ledger, payload["pool"])
-        self.ground = load_ground(ledger, payload["ground"])
-        self.n_total = payload["n_total"]
+        self.records = load_pool(ledger, payload["pool"])
+        seed = payload["seed"]
+        options = {"seed": seed, "threads": payload["threads"]}
+        self.options = options_of(self.config, spare=payload["spare"], **options)
+        self.pool = ranked_pool(ledger, payload, self.records)
         self.scores: npt.NDArray[np.float64] | None = None
         if payload["scores"] is not None:
             table = ledger.read(Marker(**payload["scores"]))
             self.scores = table.column("score").to_numpy()
+        self.guards = Guards(self.config, self.records.inputs)
+        self.recall = Recall(
+            self.config,
+            self.pool,
+            self.records.inputs,
+            r=max(self.config.recall, self.options.k),
+            threads=payload["threads"],
+            sparse=load_sparse(ledger, payload["sparse"], "pool"),
+        )
+        self.tags = Tags(self.config, self.records.tags)
+        self.stats: dict[str, Any] = {"n_unserved": 0, "n_for_tags": 0, "n_uncovered": 0}
 
-    def __call__(self, rows: pa.Table, vectors: pa.Table) -> pa.Table:
+    def __call__(self, rows: pa.Table, vectors: pa.Table, terms: sp.csr_array | None) -> pa.Table:
         status = vectors.column("status").to_pylist()
         ok = np.flatnonzero(np.array(status, object) == Status.OK)
-        queries = to_matrix(vectors.column("vector"))[ok]
-        ranking = self._rank(queries, hash_numbers(rows.column("text_hash"))[ok])
-        # One set for all queries keeps one order, so that its prompts share their prefix.
-        near = ranking.scores
-        if self.scores is None:
-            near = similarities_of(queries, self.pool.vectors, ranking)
-        return demonstration_table(rows, status, ok, ranking, near, self.pool.ids)
+        mine = rows.take(pa.array(ok))
+        texts = QueryTexts(
+            mine.column("input").to_pylist(),
+            mine.column("tags").to_pylist(),
+            sparse=None if terms is None else terms[ok],
+        )
+        keys = random_keys(mine.column("id").to_pylist(), 0)
+        queries = Queries(to_matrix(vectors.column("vector"))[ok], keys)
+        allowed = self.guards(queries, texts, self.pool)
+        ranking = self._rank(queries, texts, allowed)
+        covered = self.tags(
+            head_of(ranking, self.config.k), queries, texts, pool=self.pool, allowed=allowed
+        )
+        ranking = with_spares(ranking, self.config.k, covered)
+        uncovered: list[list[str]] = [[] for _ in ok]
+        if covered is not None:
+            uncovered = tag_rows(covered.uncovered, self.tags.names)
+            counted(self.stats, {"n_for_tags": covered.n_came_in.sum()})
+        n_unserved = int((ranking.n_valid == 0).sum())
+        counted(self.stats, {"n_unserved": n_unserved, "n_uncovered": sum(map(bool, uncovered))})
+        columns = {
+            "demonstration_ids": _lists(ranking.indices, ranking.n_valid, self.records.ids),
+            "scores": _lists(ranking.scores, ranking.n_valid),
+            "similarities": _lists(self._similarities(queries, ranking), ranking.n_valid),
+            "excluded_ids": self._excluded(allowed, len(ok)),
+            "uncovered_tags": uncovered,
+        }
+        return demonstration_table(rows, status, ok, columns)
 
-    def _rank(self, queries: Matrix, hashes: npt.NDArray[np.uint64]) -> Ranking:
-        config, pool = self.config, self.pool
-        allowed = None
-        if config.exclude_same_text:
-            allowed = hashes[:, None] != pool.hashes[None, :]
+    def _rank(self, queries: Queries, texts: QueryTexts, allowed: Mask) -> Ranking:
         if self.scores is not None:
             return top_k_for_all(
-                self.scores, k=config.k, allowed=allowed, q=len(queries), tie_rank=pool.tie_rank
+                self.scores,
+                k=self.options.k,
+                allowed=allowed,
+                q=len(queries.vectors),
+                tie_rank=self.pool.tie_rank,
             )
-        return PER_QUERY[config.method](
-            queries,
-            pool.vectors,
-            options=options_of(config),
-            allowed=allowed,
-            tie_rank=pool.tie_rank,
-            ground=self.ground,
-            n_total=self.n_total,
+        recalled = self.recall(queries, texts, allowed)
+        return PER_QUERY[self.config.method](
+            queries, self.pool, options=self.options, allowed=allowed, recalled=recalled
         )
 
+    def _similarities(self, queries: Queries, ranking: Ranking) -> npt.NDArray[np.float64]:
+        """What the orders of prompts go by; the score where one set serves all queries.
 
-def hash_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
-    """Text hashes as numbers, (n,) uint64; a row without text has 0."""
-    return np.array([int(value, 16) if value else 0 for value in column.to_pylist()], np.uint64)
+        One set keeps one order then, so that its prompts share their prefix. What came in for a
+        tag has no score, and counts as the least similar.
+        """
+        if self.scores is None:
+            return similarities_of(queries.vectors, self.pool.vectors, ranking)
+        least = float(self.scores.min(initial=0.0)) - 1.0
+        return np.where(np.isnan(ranking.scores), least, ranking.scores)
+
+    def _excluded(self, allowed: Mask, n: int) -> list[list[str]]:
+        if allowed is None:
+            return [[] for _ in range(n)]
+        return [[self.records.ids[i] for i in np.flatnonzero(~row)] for row in allowed]
 
 
 @dataclass(frozen=True)
@@ -171,55 +262,82 @@ class ScoreWork:
         """
         ledger, unit = Ledger(self.out), Unit(**payload["unit"])
         config = Stage2Config.model_validate(payload["stage2"])
-        pool = load_pool(ledger, payload["pool"])
-        summary = QuerySummary(load_ground(ledger, payload["ground"]), pool.vectors.shape[1])
+        records = load_pool(ledger, payload["pool"])
+        pool = ranked_pool(ledger, payload, records)
+        summary = QuerySummary(pool.ground, pool.vectors.shape[1])
         for plain in payload["queries"]:
             _, vectors = usable(ledger, [Marker(**plain)])
             if len(vectors):
                 summary.add(vectors)
-        scores = np.zeros(len(pool.ids))
+        scores = np.zeros(len(records.ids))
         if summary.count:
             scores = FOR_ALL[config.method](
                 summary,
                 pool.vectors,
                 options=options_of(config),
                 tie_rank=pool.tie_rank,
-                n_total=payload["n_total"],
+                n_total=pool.n_total,
             )
-        table = pa.table({"id": pa.array(pool.ids, pa.string()), "score": scores})
+        table = pa.table({"id": pa.array(records.ids, pa.string()), "score": scores})
         tied = len(scores) > 1 and bool(summary.count) and float(np.ptp(scores)) == 0.0
         return ledger.commit(unit, table, stats={"tied": tied})
 
 
 @dataclass(frozen=True)
-class Pool:
+class Records:
     """The records that may be shown, in the order they were picked.
 
     Attributes:
         ids: n ids.
         vectors: (n, d) float32.
-        hashes: (n,) uint64 text hashes.
-        tie_rank: (n,) rank of each id among the ids.
+        inputs: n texts.
+        labels: n labels of the task.
+        tags: n lists of tags, None for none.
     """
 
     ids: list[str]
     vectors: Matrix
-    hashes: npt.NDArray[np.uint64]
-    tie_rank: npt.NDArray[np.int64]
+    inputs: list[str]
+    labels: list[str]
+    tags: list[list[str] | None]
 
 
-def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Pool:
+def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Records:
     """Read the records that may be shown, with their vectors."""
-    table = ledger.read(Marker(**pool), ["id", "text_hash", "vector"])
-    ids = table.column("id").to_pylist()
-    order = sorted(range(len(ids)), key=ids.__getitem__)
-    tie_rank = np.empty(len(ids), np.int64)
-    tie_rank[order] = np.arange(len(ids))
-    return Pool(
-        ids=ids,
+    table = ledger.read(Marker(**pool), ["id", "input", "vector", "label", "tags"])
+    return Records(
+        ids=table.column("id").to_pylist(),
         vectors=to_matrix(table.column("vector")),
-        hashes=hash_numbers(table.column("text_hash")),
+        inputs=table.column("input").to_pylist(),
+        labels=table.column("label").to_pylist(),
+        tags=table.column("tags").to_pylist(),
+    )
+
+
+def ranked_pool(ledger: Ledger, payload: dict[str, Any], records: Records) -> Pool:
+    """The same as `selection` takes it: ranks of ids, codes of labels, clusters, ground points.
+
+    With `ground: pool` the ground points are the pool and the query itself, and stand for no more.
+    """
+    config = Stage2Config.model_validate(payload["stage2"])
+    tie_rank = np.empty(len(records.ids), np.int64)
+    tie_rank[np.argsort(np.array(records.ids, object), kind="stable")] = np.arange(len(tie_rank))
+    codes = {label: code for code, label in enumerate(sorted(set(records.labels)))}
+    clusters = None
+    if config.method == "kmeans":
+        n_clusters = config.clusters or config.k
+        clusters = cluster_codes(
+            records.vectors, tie_rank, n_clusters=n_clusters, seed=payload["seed"]
+        )
+    own = config.ground == "pool" and needs_ground(config)
+    return Pool(
+        vectors=records.vectors,
         tie_rank=tie_rank,
+        labels=np.array([codes[label] for label in records.labels], np.int64),
+        ground=records.vectors if own else load_ground(ledger, payload["ground"]),
+        n_total=None if own else payload["n_total"],
+        query_in_ground=own,
+        clusters=clusters,
     )
 
 
@@ -230,25 +348,36 @@ def load_ground(ledger: Ledger, ground: dict[str, Any] | None) -> Matrix | None:
     return to_matrix(ledger.read(Marker(**ground), ["vector"]).column("vector"))
 
 
+def load_sparse(ledger: Ledger, sparse: dict[str, Any] | None, which: str) -> sp.csr_array | None:
+    """Read sparse vectors of queries or pool, where a sparse encoder takes part."""
+    if sparse is None:
+        return None
+    marker = Marker(**sparse[which])
+    return to_csr(ledger.read(marker, ["terms", "weights"]), marker.stats["dimension"])
+
+
 def demonstration_table(
     rows: pa.Table,
     status: list[str],
     ok: npt.NDArray[np.int64],
-    ranking: Ranking,
-    similarities: npt.NDArray[np.float64],
-    ids: list[str],
+    columns: Mapping[str, list[list[Any]]],
 ) -> pa.Table:
     """One row a query: its demonstrations, most relevant first; none where status is not ok."""
-    chosen: list[list[str]] = [[] for _ in status]
-    scores: list[list[float]] = [[] for _ in status]
-    near: list[list[float]] = [[] for _ in status]
-    for at, place in enumerate(ok):
-        n = ranking.n_valid[at]
-        chosen[place] = [ids[i] for i in ranking.indices[at, :n]]
-        scores[place] = ranking.scores[at, :n].tolist()
-        near[place] = similarities[at, :n].tolist()
-    columns = [rows.column("id"), chosen, scores, near, status]
-    return pa.table(columns, schema=DEMONSTRATION_SCHEMA)
+    table: dict[str, Any] = {"id": rows.column("id"), "status": status}
+    for name, lists in columns.items():
+        table[name] = [[] for _ in status]
+        for place, own in zip(ok, lists, strict=True):
+            table[name][place] = own
+    names = DEMONSTRATION_SCHEMA.names
+    return pa.table([table[name] for name in names], schema=DEMONSTRATION_SCHEMA)
+
+
+def _lists(
+    values: npt.NDArray[Any], n_valid: npt.NDArray[np.int64], names: list[str] | None = None
+) -> list[list[Any]]:
+    """The valid places of each row, as names where these are given."""
+    rows = [row[:n].tolist() for row, n in zip(values, n_valid, strict=True)]
+    return rows if names is None else [[names[i] for i in row] for row in rows]
 
 
 def similarities_of(queries: Matrix, pool: Matrix, ranking: Ranking) -> npt.NDArray[np.float64]:
@@ -258,6 +387,8 @@ def similarities_of(queries: Matrix, pool: Matrix, ranking: Ranking) -> npt.NDAr
 
 
 def _empty(rows: pa.Table) -> pa.Table:
-    nothing: list[list[Any]] = [[] for _ in range(rows.num_rows)]
-    columns = [rows.column("id"), nothing, nothing, nothing, rows.column("status")]
-    return pa.table(columns, schema=DEMONSTRATION_SCHEMA)
+    nothing = np.empty(0, np.int64)
+    columns: dict[str, list[list[Any]]] = {
+        name: [] for name in DEMONSTRATION_SCHEMA.names if name not in ("id", "status")
+    }
+    return demonstration_table(rows, rows.column("status").to_pylist(), nothing, columns)

@@ -30,10 +30,12 @@ from jobs.selecting.side_columns import Bools
 from jobs.selecting.union import union_of
 from jobs.selecting.workers import Workers
 from jobs.vectors import with_encoder
-from selection.stage1 import STAGE1
+from selection.stage1 import DRAWN, MAXIMISE_F, STAGE1
 
 VERSION = 4
 NO_STAGE1 = "none"
+# Where vote-k votes for so large a part of the corpus, its votes mean little.
+MANY_NEIGHBOURS = 0.25
 
 
 # What it needs: the vectors of the corpus.
@@ -59,19 +61,44 @@ def check(arm: Arm) -> None:
     """Refuse a Stage 1 that cannot be.
 
     Raises:
-        ConfigError: Unknown method, or a file of ids that is not there.
+        ConfigError: Unknown method, a key that its method cannot heed, or a file of ids that is
+            not there.
     """
     known = sorted([*STAGE1, NO_STAGE1])
     if arm.stage1.method not in known:
         raise ConfigError(
             f"arm {arm.name}: stage1.method = {arm.stage1.method!r}; known: {', '.join(known)}."
         )
+    _check_keys(arm)
     for name in ("given", "required", "forbidden"):
         named = getattr(arm.stage1, name)
         # A list of required or forbidden is one of ids, of given one of files.
         files = [named] if isinstance(named, str) else (named or []) if name == "given" else []
         for file in files:
             existing(file, key=f"arm {arm.name}: stage1.{name}")
+
+
+def _check_keys(arm: Arm) -> None:
+    """Refuse what has no meaning for methods that go by a rule of their own."""
+    config = arm.stage1
+    if config.method in (*MAXIMISE_F, NO_STAGE1, "random"):
+        return
+    where, method = f"arm {arm.name}: stage1", config.method
+    if config.rule is not None:
+        raise ConfigError(
+            f"{where}.lambda: found a rule with method {method}, whose picks no lambda moves; a "
+            "number is what f judges them by."
+        )
+    if config.budget is not None:
+        raise ConfigError(
+            f"{where}.budget = {config.budget:g} with method {method}, which does not weigh costs; "
+            f"give k1, or one of {', '.join(MAXIMISE_F)}, random."
+        )
+    if config.stop_at_negative:
+        raise ConfigError(
+            f"{where}.stop_at_negative with method {method}, whose picks are no steps of f; wanted "
+            f"false, or one of {', '.join(MAXIMISE_F)}."
+        )
 
 
 def _choices(run: Run) -> list[Choice]:
@@ -81,7 +108,7 @@ def _choices(run: Run) -> list[Choice]:
             continue
         vectors = [m.fingerprint for m in run.vectors[arm.encoder, "corpus"]]
         config = relevant(arm.stage1)
-        seed = run.config.file.seed if arm.stage1.method != "random" else arm.seed
+        seed = run.config.file.seed if arm.stage1.method not in DRAWN else arm.seed
         wishes = read_wishes(arm.stage1, encoder_id=run.encoder_ids[arm.encoder])
         heeded = sorted({"cost", *arm.stage1.columns_needed()})
         sides = [
@@ -109,6 +136,8 @@ def relevant(config: Stage1Config) -> dict[str, Any]:
     plain = config.model_dump(by_alias=True)
     if config.method == "coverage":
         plain["lambda"] = plain["ridge"] = 0.0
+    if config.method != "vote-k":
+        del plain["neighbours"]
     for name in ("given", "required", "forbidden"):
         del plain[name]
     return plain
@@ -262,6 +291,11 @@ def _warn(run: Run, choice: Choice, facts: dict[str, Any]) -> None:
         run.progress.warn(
             f"stage1.k1 = {config.k1} is more than the {n_rows} rows that can be chosen; "
             f"all {n_rows} are"
+        )
+    if config.method == "vote-k" and config.neighbours > MANY_NEIGHBOURS * n_rows:
+        run.progress.warn(
+            f"stage1.neighbours = {config.neighbours} is much of the {n_rows} rows, so that rows "
+            "vote for what is not near to them; vote-k's paper takes 150 of 3,000, a twentieth"
         )
     dim = dimension_of(run, choice.encoder)
     if config.diverse and config.k1 is not None and dim < config.k1 <= n_rows:

@@ -47,7 +47,7 @@ class SpillWork:
         table = TableConfig.model_validate(payload["table"])
         spill = _Spill(table, limit=payload["limit"])
         stats: dict[str, Any] = {}
-        with ledger.writing(unit, row_schema(table.columns.keep), stats) as writer:
+        with ledger.writing(unit, row_schema(table.columns.carried()), stats) as writer:
             for path in payload["files"]:
                 if not spill.full:
                     spill.read(path, writer)
@@ -127,8 +127,10 @@ class _Spill:
 
 def column_map(table: TableConfig) -> ColumnMap:
     """The config's columns in the reader's words."""
-    plain = table.columns.model_dump()
-    return ColumnMap(**{**plain, "keep": tuple(plain["keep"])})
+    columns = table.columns
+    plain = columns.model_dump(exclude={"keep", "wrong_output", "why"})
+    keep = (*columns.keep, *columns.contrast().values())
+    return ColumnMap(**plain, keep=keep, keep_as=tuple(columns.carried()))
 
 
 def read_options(table: TableConfig) -> ReadOptions:

@@ -50,6 +50,8 @@ def plain_task(task: Task) -> dict[str, Any]:
         "input_prefix": task.input_prefix,
         "output_prefix": task.output_prefix,
         "separator": task.separator,
+        "wrong_prefix": task.wrong_prefix,
+        "why_prefix": task.why_prefix,
     }
 
 

@@ -1,4 +1,4 @@
-"""The embedding table: its schema, and the way from Arrow to matrices and back."""
+"""The embedding tables: their schemas, and the way from Arrow to matrices and back."""
 
 import hashlib
 import itertools
@@ -9,12 +9,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import scipy.sparse as sp
 
 from jobs.ledger import Ledger, Marker
 
 Matrix = npt.NDArray[np.float32]
 KEYS_AT_A_TIME = 65_536
 ENCODER_KEY = b"dualdiv.encoder_id"
+# A row is empty where status is not ok.
+SPARSE_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("terms", pa.list_(pa.int32())),
+        ("weights", pa.list_(pa.float32())),
+        ("truncated", pa.bool_()),
+        ("status", pa.string()),
+    ]
+)
 
 
 def vector_schema(dimension: int, storage: str) -> pa.Schema:
@@ -59,6 +70,23 @@ def to_matrix(column: pa.ChunkedArray) -> Matrix:
         out[at : at + len(chunk)] = list_values(chunk)
         at += len(chunk)
     return out
+
+
+def to_sparse_lists(rows: sp.csr_array) -> tuple[pa.ListArray, pa.ListArray]:
+    """The terms of each row of a (n, v) CSR matrix, and their weights."""
+    ends = pa.array(rows.indptr.astype(np.int32))
+    terms = pa.array(rows.indices.astype(np.int32))
+    weights = pa.array(rows.data.astype(np.float32))
+    return pa.ListArray.from_arrays(ends, terms), pa.ListArray.from_arrays(ends, weights)
+
+
+def to_csr(table: pa.Table, dimension: int) -> sp.csr_array:
+    """The columns `terms` and `weights` as a (n, dimension) float32 CSR matrix."""
+    ends = np.zeros(table.num_rows + 1, np.int64)
+    np.cumsum(pc.list_value_length(table.column("terms")).to_numpy(), out=ends[1:])
+    terms = pc.list_flatten(table.column("terms")).to_numpy()
+    weights = pc.list_flatten(table.column("weights")).to_numpy()
+    return sp.csr_array((weights, terms, ends), shape=(table.num_rows, dimension))
 
 
 def usable(ledger: Ledger, markers: Sequence[Marker]) -> tuple[list[str], Matrix]:

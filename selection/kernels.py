@@ -12,7 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from selection.arrays import Float32, Float64, Int64, Vectors, rows_of
-from selection.loops import add_excess, add_excess_per_query, add_moments, add_rows, raise_cover
+from selection.loops import (
+    add_excess,
+    add_larger,
+    add_larger_of,
+    add_moments,
+    add_rows,
+    raise_cover,
+)
 from selection.tiles import (
     CANDIDATE_BLOCK,
     CANDIDATE_STEP,
@@ -218,33 +225,43 @@ def column_sum(ground: Vectors, *, weights: Float64 | None = None, threads: int 
     return result
 
 
-def excess_per_query(ground: Vectors, queries: Vectors, candidates: Vectors) -> Float64:
+def excess_per_query(
+    ground: Vectors, queries: Vectors, candidates: Vectors, *, indices: Int64 | None = None
+) -> Float64:
     """Return sum_i max(0, w_ix - w_iq) for every query q and candidate x.
 
-    Equal to (sum_i w_ix - sum_i w_iq + ||W_x - W_q||_1) / 2, summed without that subtraction.
+    As sum_i max(w_ix, w_iq) - sum_i w_iq: one operation less per pair. A tile of 256 ground points
+    is summed in float32, the tiles in float64, so the difference keeps 1e-7 per ground point.
 
     Args:
         ground: (m, d) float32 or float16.
         queries: (q, d) float32 or float16.
         candidates: (c, d) float32 or float16.
+        indices: (q, r) int64, the candidates each query asks for, -1 for none; None for all.
 
     Returns:
-        (q, c) float64; O(m d (q + c) + m q c) time, a few tiles of memory beyond the result.
+        (q, c) float64, or (q, r) with 0 where there is none; O(m d (q + c) + m q c) time, or
+        m q r; some tiles of memory beyond the result, with indices of all candidates.
     """
-    n_queries = len(queries)
-    columns = list(blocks(len(candidates), CANDIDATE_TILE))
-    parts = [padded(candidates[part]) for part in columns]
-    totals = [np.zeros((n_queries, len(part)), dtype=np.float64) for part in parts]
-    query_block = padded(queries)
+    width = len(candidates) if indices is None else indices.shape[1]
+    total = np.zeros((len(queries), width), dtype=np.float64)
+    covered = np.zeros(len(queries), dtype=np.float64)
+    block, query_block = padded(candidates), padded(queries)
     for rows in blocks(len(ground), QUERY_GROUND_TILE):
         tile = rows_of(ground, rows)
-        covers = (query_block @ tile.T)[:n_queries]
-        for part, total in zip(parts, totals, strict=True):
-            add_excess_per_query(tile @ part.T, covers, total)
-    result = np.empty((n_queries, len(candidates)), dtype=np.float64)
-    for where, total in zip(columns, totals, strict=True):
-        result[:, where] = total[:, : where.stop - where.start]
-    return result
+        covers = (query_block @ tile.T)[: len(queries)]
+        covered += covers.sum(axis=1, dtype=np.float64)
+        if indices is not None:
+            add_larger_of(block @ tile.T, covers, indices, total)
+            continue
+        for columns in blocks(len(candidates), CANDIDATE_TILE):
+            start, stop = columns.start, columns.start + CANDIDATE_TILE
+            cosines = (block[start:stop] @ tile.T)[: columns.stop - start]
+            add_larger(cosines, covers, total[:, columns])
+    np.maximum(total - covered[:, None], 0.0, out=total)
+    if indices is not None:
+        total[indices < 0] = 0.0
+    return total
 
 
 __all__ = [

@@ -183,14 +183,79 @@ def add_rows(tile: Float32, weights: Float64 | None, total: Float64) -> None:
             total[j] += weight * row[j]
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
-def add_excess_per_query(cosines: Float32, covers: Float32, total: Float64) -> None:
-    """Add the excess over every query's own cover; O(queries * rows * columns).
+# Sums of float32 in any order: what is summed at once is at most a tile, and the tiles are added
+# in float64.
+_ANY_ORDER = {"reassoc", "contract", "nnan", "nsz"}
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_ANY_ORDER)  # type: ignore[misc]
+def add_larger(cosines: Float32, covers: Float32, total: Float64) -> None:
+    """Add sum_i max(cosines[j, i], covers[q, i]) to total[q, j]; O(queries * rows * columns).
+
+    Four candidates at a time, so that each cover is read once for them.
 
     Args:
-        cosines: (rows, columns) float32, ground points by candidates.
+        cosines: (candidates, rows) float32, candidates by ground points, at most a tile of them.
         covers: (queries, rows) float32, each query's cosine to the ground points.
-        total: (queries, columns) float64, added to in place.
+        total: (queries, candidates) float64, added to in place.
+    """
+    n, rows = cosines.shape
+    whole = n - n % 4
+    for query in range(covers.shape[0]):
+        cover, sums = covers[query], total[query]
+        for j in range(0, whole, 4):
+            a, b, c, d = cosines[j], cosines[j + 1], cosines[j + 2], cosines[j + 3]
+            sum_a = sum_b = sum_c = sum_d = np.float32(0.0)
+            for i in range(rows):
+                level = cover[i]
+                sum_a += max(a[i], level)
+                sum_b += max(b[i], level)
+                sum_c += max(c[i], level)
+                sum_d += max(d[i], level)
+            sums[j] += sum_a
+            sums[j + 1] += sum_b
+            sums[j + 2] += sum_c
+            sums[j + 3] += sum_d
+        for j in range(whole, n):
+            sums[j] += _sum_of_larger(cosines[j], cover)
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_ANY_ORDER)  # type: ignore[misc]
+def add_larger_of(cosines: Float32, covers: Float32, indices: Int64, total: Float64) -> None:
+    """As `add_larger`, for some candidates of each query.
+
+    Args:
+        cosines: (candidates, rows) float32.
+        covers: (queries, rows) float32.
+        indices: (queries, r) int64 candidates; -1 is left out.
+        total: (queries, r) float64, added to in place.
     """
     for query in range(covers.shape[0]):
-        add_excess(cosines, covers[query], None, total[query])
+        for position in range(indices.shape[1]):
+            index = indices[query, position]
+            if index >= 0:
+                total[query, position] += _sum_of_larger(cosines[index], covers[query])
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_ANY_ORDER)  # type: ignore[misc]
+def _sum_of_larger(left: Float32, right: Float32) -> float:
+    result = np.float32(0.0)
+    for i in range(left.shape[0]):
+        result += max(left[i], right[i])
+    return np.float64(result)
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def add_to_centres(rows: Float32, mass: Float64, labels: Int64, sums: Float64) -> None:
+    """Add every row times its mass to the sum of its cluster; O(rows * d).
+
+    Args:
+        rows: (rows, d) float32.
+        mass: (rows,) float64.
+        labels: (rows,) int64, the cluster of each.
+        sums: (clusters, d) float64, added to in place, row after row.
+    """
+    for i in range(rows.shape[0]):
+        weight, total = mass[i], sums[labels[i]]
+        for j in range(rows.shape[1]):
+            total[j] += weight * rows[i, j]

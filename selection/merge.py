@@ -14,7 +14,7 @@ from selection.lazy_greedy import evaluate
 from selection.objective import Objective, tie_margin
 from selection.request import Allowance, Request
 from selection.screening import Screening
-from selection.stage1 import judged_objective, method_named, n_kept, search
+from selection.stage1 import MAXIMISE_F, judged_objective, method_named, n_kept, search
 from selection.trace import Selection
 from selection.watch import Watch
 
@@ -25,8 +25,8 @@ class Merged:
 
     Attributes:
         selection: The solution returned.
-        best_local_value: f of the best partition's own solution; nan for `random` or without any.
-        best_local_partition: Its position in the local sets; -1 for `random` or without any.
+        best_local_value: f of the best partition's own solution; nan where nothing is compared.
+        best_local_partition: Its position in the local sets; -1 where nothing is compared.
         best_local_picks: How many picks it has: fewer than k where partitions hand on less.
         merged_value: f of greedy over the union.
         mode: Which of the two was returned.
@@ -55,8 +55,9 @@ def merge(
     """Select k of the union of the local solutions and return the better of that and each of them.
 
     RandGreeDi (Barbosa et al. 2015) after GreeDi (Mirzasoleiman et al. 2013). Both solutions are
-    judged by the oracle, that is on all of V or on one sample of it, never on the union. `random`
-    takes the k smallest keys of the union and compares nothing: a control must not be improved.
+    judged by the oracle, that is on all of V or on one sample of it, never on the union. Methods
+    that do not maximise f go by their own rule over the union and compare nothing: a control must
+    not be improved, and what is compared by f should not be chosen by it.
 
     With a screening the local solutions are compared with each other on its small sample, and only
     the best of them is judged by the oracle.
@@ -88,7 +89,7 @@ def merge(
     judge = judged_objective(method, replace(request.objective, rule=None))
     if request.objective.rule is not None and method != "coverage":
         judge = replace(judge, lam=merged.lam)
-    if method == "random":
+    if method not in MAXIMISE_F:
         return Merged(merged, float("nan"), -1, 0, merged.value, "merged", judge)
     feasible = [_within(request, picks, len(candidates)) for picks in local_sets]
     best = _best_local(oracle, candidates, request, feasible, screening, judge)

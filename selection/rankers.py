@@ -1,244 +1,211 @@
-"""Stage 2 for one query at a time, computed for many at once."""
+"""Stage 2 for each query by itself: the methods, by name, and the plainest of them.
+
+A ranker is a pure function `ranker(queries, pool, *, options, allowed, recalled)`. Given recalled
+candidates it chooses among them only; else it takes the whole pool, or recalls by itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numba
 import numpy as np
 
-from selection.arrays import Bool, Float32, Float64, Int64, require_vectors, squared_norms
-from selection.diversity import RANK_TOLERANCE
-from selection.kernels import excess_per_query
-from selection.objective import COSINE_ROUNDING, TIE_TOLERANCE
-from selection.ranking import Ranking, RankOptions, check_queries, query_chunks, stack, top_k
+from selection.arrays import Bool, Float64, Int64, UInt64
+from selection.dpp import dpp
+from selection.mmr import mmr, stratified
+from selection.mutual_information import mutual_information
+from selection.pool import Pool, Queries, Recalled
+from selection.pool_clusters import kmeans
+from selection.query_gains import dual_div, s3, s3_lowest
+from selection.query_parts import Part, checked, rank_parts
+from selection.ranking import Ranking, RankOptions
+from selection.recall import candidates_of, empty_ranking, first_k
 
 
 def knn(
-    queries: Float32,
-    pool: Float32,
+    queries: Queries,
+    pool: Pool,
     *,
     options: RankOptions,
     allowed: Bool | None = None,
-    tie_rank: Int64,
-    ground: Float32 | None = None,
-    n_total: int | None = None,
+    recalled: Recalled | None = None,
 ) -> Ranking:
-    """Rank the pool by cosine to each query; O(q n d) time.
+    """Take the most relevant: the nearest by cosine, or the first recalled; O(q n d) time.
 
     Args:
-        queries: (q, d) float32 unit vectors.
-        pool: (n, d) float32 unit vectors.
-        options: Reads k.
+        queries: What is ranked for.
+        pool: What may be shown.
+        options: Reads k and threads.
         allowed: (q, n) bool, False for a candidate that a query must not see.
-        tie_rank: (n,) int64.
-        ground: Not read.
-        n_total: Not read.
+        recalled: Candidates in the order in which they are taken; None takes the whole pool.
 
     Returns:
-        Cosines, best first.
+        Cosines, or the relevance given, best first.
 
     Raises:
         ValueError: Shapes that do not fit, or rows that are not finite.
     """
-    queries, pool = check_queries(queries, pool, allowed, tie_rank)
-    wide = pool.astype(np.float64)
-    parts = []
-    for rows in query_chunks(len(queries), len(pool)):
-        cosines = queries[rows].astype(np.float64) @ wide.T
-        parts.append(top_k(cosines, k=options.k, allowed=_rows(allowed, rows), tie_rank=tie_rank))
-    return stack(parts, options.k)
+    whole, pool = checked(queries, pool, allowed, recalled)
+
+    def rank(part: Part) -> Ranking:
+        return first_k(candidates_of(part, pool, options.k), options.k)
+
+    return rank_parts(rank, whole, width=len(pool.vectors), options=options)
 
 
-def mmr(
-    queries: Float32,
-    pool: Float32,
+def random(
+    queries: Queries,
+    pool: Pool,
     *,
     options: RankOptions,
     allowed: Bool | None = None,
-    tie_rank: Int64,
-    ground: Float32 | None = None,
-    n_total: int | None = None,
+    recalled: Recalled | None = None,
 ) -> Ranking:
-    """Pick the nearest, then again and again the best balance of relevance and novelty.
-
-    Maximal marginal relevance (Carbonell and Goldstein 1998) with the picks of LangChain's
-    `maximal_marginal_relevance`: mmr_lambda * cosine to the query - (1 - mmr_lambda) * largest
-    cosine to a pick, among the `recall` nearest. O(q n d + q recall k d) time.
+    """Draw for each query anew, from a hash of seed, query and record; O(q n) time.
 
     Args:
-        queries: (q, d) float32 unit vectors.
-        pool: (n, d) float32 unit vectors.
-        options: Reads k, mmr_lambda and recall.
+        queries: Their keys fix their draws.
+        pool: Its tie ranks fix them too, not its order.
+        options: Reads k, seed and threads.
         allowed: (q, n) bool, False for a candidate that a query must not see.
-        tie_rank: (n,) int64.
-        ground: Not read.
-        n_total: Not read.
+        recalled: Candidates to draw among; None takes the whole pool.
 
     Returns:
-        The value at which each was picked, in the order of picking; it need not fall.
+        The numbers drawn, between 0 and 1, largest first.
 
     Raises:
         ValueError: Shapes that do not fit, or rows that are not finite.
     """
-    queries, pool = check_queries(queries, pool, allowed, tie_rank)
-    recall = min(max(options.recall, options.k), len(pool))
-    wide = pool.astype(np.float64)
-    parts = []
-    for rows in query_chunks(len(queries), max(len(pool), recall * pool.shape[1])):
-        cosines = queries[rows].astype(np.float64) @ wide.T
-        near = top_k(cosines, k=recall, allowed=_rows(allowed, rows), tie_rank=tie_rank)
-        parts.append(_mmr_chunk(near, wide, tie_rank, options))
-    return stack(parts, options.k)
+    whole, pool = checked(queries, pool, allowed, recalled)
+    seed = np.uint64(options.seed % 2**64)
+
+    def rank(part: Part) -> Ranking:
+        candidates = _unordered(part, pool)
+        result = empty_ranking(candidates, options.k)
+        keys = part.keys.astype(np.uint64)
+        _draw_rows(candidates.indices, keys, seed, pool.tie_rank, result.indices, result.scores)
+        return result
+
+    return rank_parts(rank, whole, width=len(pool.vectors), options=options)
 
 
-def dual_div(
-    queries: Float32,
-    pool: Float32,
+def fixed(
+    queries: Queries,
+    pool: Pool,
     *,
     options: RankOptions,
     allowed: Bool | None = None,
-    tie_rank: Int64,
-    ground: Float32 | None = None,
-    n_total: int | None = None,
+    recalled: Recalled | None = None,
 ) -> Ranking:
-    """Rank by f({x} u {q}) - f({q}), Eq. 12 read literally for one query.
+    """Take the first of the pool, in its order: the same for every query that may see them.
 
     Args:
-        queries: (q, d) float32 unit vectors.
-        pool: (n, d) float32 unit vectors.
-        options: Reads k, lam, scale and ridge.
+        queries: Only their number counts.
+        pool: In the order in which Stage 1 picked.
+        options: Reads k and threads.
         allowed: (q, n) bool, False for a candidate that a query must not see.
-        tie_rank: (n,) int64.
-        ground: (m, d) float32 unit vectors, the corpus or a uniform sample of it.
-        n_total: N of the whole corpus; None means m.
+        recalled: Candidates to choose among; None takes the whole pool.
 
     Returns:
-        Gains, best first. Without a ridge a candidate parallel to the query has -inf.
+        Minus the place in the pool, from 0 down.
 
     Raises:
-        ValueError: Shapes that do not fit, rows that are not finite, or no ground points.
+        ValueError: Shapes that do not fit, or rows that are not finite.
     """
-    queries, pool = check_queries(queries, pool, allowed, tie_rank)
-    objective = options.objective()
-    points, scale, floor = _ground(ground, pool.shape[1], options, n_total)
-    parts = []
-    for rows in query_chunks(len(queries), 4 * len(pool)):
-        scores = scale * excess_per_query(points, queries[rows], pool)
-        if objective.lam > 0:
-            scores += objective.lam * _pair_log_det(queries[rows], pool, objective.ridge)
-        mask = _rows(allowed, rows)
-        parts.append(top_k(scores, k=options.k, allowed=mask, tie_rank=tie_rank, floor=floor))
-    return stack(parts, options.k)
+    whole, pool = checked(queries, pool, allowed, recalled)
+
+    def rank(part: Part) -> Ranking:
+        places = np.full((len(part), options.k), -1, dtype=np.int64)
+        if part.recalled is None:
+            _first_allowed(part.allowed, len(pool.vectors), places)
+        else:
+            _first_places(np.sort(candidates_of(part, pool, 1).indices, axis=1), places)
+        return first_k(Recalled(places, np.where(places < 0, np.nan, -1.0 * places)), options.k)
+
+    return rank_parts(rank, whole, width=len(pool.vectors), options=options)
 
 
-def s3(
-    queries: Float32,
-    pool: Float32,
-    *,
-    options: RankOptions,
-    allowed: Bool | None = None,
+def _unordered(part: Part, pool: Pool) -> Recalled:
+    """Return every candidate without a relevance."""
+    if part.recalled is not None:
+        return candidates_of(part, pool, 1)
+    places = np.broadcast_to(np.arange(len(pool.vectors)), (len(part), len(pool.vectors)))
+    if part.allowed is not None:
+        places = np.where(part.allowed, places, -1)
+    return Recalled(places, np.broadcast_to(np.float64(0), places.shape))
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def _first_allowed(allowed: Bool | None, n: int, places: Int64) -> None:
+    for query in range(places.shape[0]):
+        position = 0
+        for index in range(n):
+            if position == places.shape[1]:
+                break
+            if allowed is None or allowed[query, index]:
+                places[query, position] = index
+                position += 1
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def _first_places(ordered: Int64, places: Int64) -> None:
+    for query in range(places.shape[0]):
+        position = 0
+        for index in ordered[query]:
+            if index >= 0 and position < places.shape[1]:
+                places[query, position] = index
+                position += 1
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def _mixed(value: np.uint64) -> np.uint64:
+    """The finaliser of splitmix64: every bit of the result hangs on every bit of the value."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def _draw_rows(
+    candidates: Int64,
+    keys: UInt64,
+    seed: np.uint64,
     tie_rank: Int64,
-    ground: Float32 | None = None,
-    n_total: int | None = None,
-) -> Ranking:
-    """Rank by the coverage that a candidate adds to the query's own: `dual_div` with lam 0.
-
-    Args:
-        queries: (q, d) float32 unit vectors.
-        pool: (n, d) float32 unit vectors.
-        options: Reads k and scale.
-        allowed: (q, n) bool, False for a candidate that a query must not see.
-        tie_rank: (n,) int64.
-        ground: (m, d) float32 unit vectors, the corpus or a uniform sample of it.
-        n_total: N of the whole corpus; None means m.
-
-    Returns:
-        Coverage gains, best first.
-
-    Raises:
-        ValueError: Shapes that do not fit, rows that are not finite, or no ground points.
-    """
-    coverage_only = RankOptions(k=options.k, lam=0.0, scale=options.scale)
-    return dual_div(
-        queries,
-        pool,
-        options=coverage_only,
-        allowed=allowed,
-        tie_rank=tie_rank,
-        ground=ground,
-        n_total=n_total,
-    )
-
-
-def _rows(allowed: Bool | None, rows: slice) -> Bool | None:
-    return None if allowed is None else allowed[rows]
-
-
-def _ground(
-    ground: Float32 | None, dim: int, options: RankOptions, n_total: int | None
-) -> tuple[Float32, float, float]:
-    if ground is None or len(ground) == 0:
-        raise ValueError(
-            "stage2.ground: found no ground points, wanted the corpus vectors or a sample of them; "
-            "coverage is a sum over the corpus"
-        )
-    points = require_vectors("stage2.ground", ground, dim=dim)
-    weight = 1.0 if n_total is None else n_total / len(points)
-    scale = options.objective().coverage_scale(len(points), weight=weight, n_total=n_total)
-    return points, scale, max(TIE_TOLERANCE, COSINE_ROUNDING * scale * len(points))
-
-
-def _pair_log_det(queries: Float32, pool: Float32, ridge: float) -> Float64:
-    """log(M_xx - M_xq^2 / M_qq), the Schur complement of x given q alone; (q, n)."""
-    keep = 1 - ridge
-    own = keep * squared_norms(pool)[None, :] + ridge
-    given = keep * squared_norms(queries)[:, None] + ridge
-    cross = keep * (queries.astype(np.float64) @ pool.astype(np.float64).T)
-    # A zero query without a ridge has given = 0 and cross = 0: it takes nothing away.
-    left = own - cross**2 / np.maximum(given, np.finfo(np.float64).tiny)
-    if ridge > 0:
-        return np.log(np.maximum(left, ridge))
-    gains = np.full(left.shape, -np.inf)
-    return np.log(left, out=gains, where=left > RANK_TOLERANCE * np.maximum(own, RANK_TOLERANCE))
-
-
-def _mmr_chunk(near: Ranking, pool: Float64, tie_rank: Int64, options: RankOptions) -> Ranking:
-    q, recall = near.indices.shape
-    vectors = pool[near.indices]
-    relevance = np.where(near.indices >= 0, near.scores, 0.0)
-    open_ = near.indices >= 0
-    rank = tie_rank[near.indices]
-    redundancy = np.full((q, recall), -np.inf)
-    n_valid = np.minimum(near.n_valid, options.k)
-    indices = np.full((q, options.k), -1, dtype=np.int64)
-    scores = np.full((q, options.k), np.nan)
-    every = np.arange(q)
-    for position in range(int(n_valid.max(initial=0))):
-        novelty = 0.0 if position == 0 else (1 - options.mmr_lambda) * redundancy
-        value = options.mmr_lambda * relevance - novelty
-        # The first is the nearest whatever the weight, as in LangChain.
-        pick = _best(relevance if position == 0 else value, open_, rank)
-        live = position < n_valid
-        indices[live, position] = near.indices[every, pick][live]
-        scores[live, position] = value[every, pick][live]
-        open_[every, pick] = False
-        likeness = np.matmul(vectors, vectors[every, pick][:, :, None])[:, :, 0]
-        redundancy = np.maximum(redundancy, likeness)
-    return Ranking(indices, scores, n_valid)
-
-
-def _best(values: Float64, open_: Bool, rank: Int64) -> Int64:
-    """Per row the open column with the largest value, ties to the smallest rank."""
-    masked = np.where(open_, values, -np.inf)
-    best = masked.max(axis=1, keepdims=True)
-    least = np.where(np.isfinite(best), best - TIE_TOLERANCE * (1 + np.abs(best)), -np.inf)
-    tied = open_ & (masked >= least)
-    return np.argmin(np.where(tied, rank, np.iinfo(np.int64).max), axis=1)
+    indices: Int64,
+    scores: Float64,
+) -> None:
+    """Keep the k largest draws of every row, in falling order."""
+    k, step = indices.shape[1], np.uint64(0x9E3779B97F4A7C15)
+    for query in range(candidates.shape[0]):
+        start, n_held = _mixed(keys[query] + _mixed(seed + step)), 0
+        for column in range(candidates.shape[1]):
+            index = candidates[query, column]
+            if index < 0:
+                continue
+            bits = _mixed(start + step * np.uint64(tie_rank[index] + 1))
+            draw = np.float64(bits >> np.uint64(11)) * 2.0**-53
+            if n_held == k and draw <= scores[query, k - 1]:
+                continue
+            at = min(n_held, k - 1)
+            while at > 0 and scores[query, at - 1] < draw:
+                scores[query, at] = scores[query, at - 1]
+                indices[query, at] = indices[query, at - 1]
+                at -= 1
+            scores[query, at], indices[query, at] = draw, index
+            n_held = min(n_held + 1, k)
 
 
 PER_QUERY: dict[str, Callable[..., Ranking]] = {
     "knn": knn,
     "mmr": mmr,
+    "dpp": dpp,
+    "stratified": stratified,
+    "kmeans": kmeans,
+    "random": random,
+    "fixed": fixed,
+    "mutual-information": mutual_information,
     "dual-div": dual_div,
     "s3": s3,
+    "s3-lowest": s3_lowest,
 }

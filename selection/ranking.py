@@ -11,7 +11,7 @@ from typing import Literal
 import numba
 import numpy as np
 
-from selection.arrays import Bool, Float32, Float64, Int64, require_per_row, require_vectors
+from selection.arrays import Bool, Float64, Int64
 from selection.objective import TIE_TOLERANCE, Objective
 
 # Floats that one chunk of queries may hold per array: 32 MiB, whatever the number of queries.
@@ -44,7 +44,12 @@ class RankOptions:
         scale: As in Stage 1.
         ridge: As in Stage 1.
         mmr_lambda: Weight of relevance against redundancy in MMR, 0 to 1; LangChain's default.
-        recall: Candidates that MMR looks at, the nearest first; at least k are taken.
+        recall: Candidates that a method with a recalled set looks at; at least k are taken.
+        theta: Weight of relevance against the log-determinant in `dpp`, at least 0.
+        labels: Labels that `stratified` gives a place of their own; None means k.
+        diversity: Weight of the log-determinant of the set in `mutual-information`, at least 0.
+        seed: Of the draws of `random`.
+        threads: Threads to use; no result depends on it.
     """
 
     k: int
@@ -53,6 +58,11 @@ class RankOptions:
     ridge: float = 1e-3
     mmr_lambda: float = 0.5
     recall: int = 50
+    theta: float = 2.0
+    labels: int | None = None
+    diversity: float = 0.0
+    seed: int = 0
+    threads: int = 1
 
     def __post_init__(self) -> None:
         """Refuse values no ranker can use."""
@@ -62,36 +72,17 @@ class RankOptions:
             )
         if not 0 <= self.mmr_lambda <= 1:
             raise ValueError(f"rank options: found mmr_lambda {self.mmr_lambda}, wanted 0 to 1")
+        for name in ("theta", "diversity"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"rank options: found {name} {value}, wanted a finite number >= 0")
+        if self.labels is not None and self.labels < 0:
+            raise ValueError(f"rank options: found labels {self.labels}, wanted at least 0")
         self.objective()
 
     def objective(self) -> Objective:
         """Return the objective of Stage 1 with the same lam, scale and ridge."""
         return Objective(lam=self.lam, scale=self.scale, ridge=self.ridge)
-
-
-def check_queries(
-    queries: Float32, pool: Float32, allowed: Bool | None, tie_rank: Int64
-) -> tuple[Float32, Float32]:
-    """Return queries and pool after checking that they belong together.
-
-    Args:
-        queries: (q, d) float32.
-        pool: (n, d) float32.
-        allowed: (q, n) bool or None.
-        tie_rank: (n,) int64.
-
-    Raises:
-        ValueError: Another dtype, dimension or length than these, or rows that are not finite.
-    """
-    if queries.ndim == 2 and pool.ndim == 2 and queries.shape[1] != pool.shape[1]:
-        raise ValueError(
-            f"stage2: the queries have shape {queries.shape}, the pool has {pool.shape}; both must "
-            "come from the same encoder"
-        )
-    require_per_row("stage2.tie_rank", tie_rank, (len(pool),))
-    if allowed is not None:
-        require_per_row("stage2.allowed", allowed, (len(queries), len(pool)))
-    return require_vectors("stage2.queries", queries), require_vectors("stage2.pool", pool)
 
 
 def query_chunks(n_queries: int, floats_per_query: int) -> Iterator[slice]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selection.arrays import Bool, Float32, Float64, Int64, UInt64, require_per_row
+from selection.crowd import Crowd
 from selection.objective import Objective
 
 # Sums of costs in another order may differ by rounding.
@@ -51,6 +52,7 @@ class Request:
         limits: Which sets may be chosen.
         quality: (n,) float64, 2 log r of the paper's Eq. 7; enters f as lam * quality.
         given: (a, d) float32 vectors annotated already: f(S | A) is maximised.
+        crowd: The points behind the candidates, for methods with a rule of their own.
     """
 
     k: int
@@ -62,6 +64,7 @@ class Request:
     limits: Limits = Limits()
     quality: Float64 | None = None
     given: Float32 | None = None
+    crowd: Crowd | None = None
 
     @property
     def has_given(self) -> bool:
@@ -97,6 +100,8 @@ def require_request(request: Request, n: int) -> None:
         values = getattr(limits, name)
         if values is not None:
             require_per_row(f"request.limits.{name}", values, (n,))
+    if request.crowd is not None and request.crowd.mass is not None:
+        require_per_row("request.crowd.mass", request.crowd.mass, (n,))
     _require_groups(limits)
     _require_budget(request)
     _require_required(limits, n, request.k)
@@ -205,3 +210,25 @@ class Allowance:
         if limits.costs is not None and limits.budget is not None:
             # What is left over is a difference of sums: a cost equal to it must still fit.
             self.alive &= limits.costs <= self.left + (BUDGET_SLACK - 1) * limits.budget
+
+
+def begin(request: Request, n: int) -> tuple[Allowance, list[int]]:
+    """Check a request and take what it requires.
+
+    Args:
+        request: The request.
+        n: Number of candidates.
+
+    Returns:
+        What may still be picked, and the picks so far.
+
+    Raises:
+        ValueError: As `require_request`.
+    """
+    require_request(request, n)
+    allowance, picks = Allowance(request.limits, n), []
+    required = request.limits.required
+    for index in [] if required is None else required.tolist():
+        allowance.take(index)
+        picks.append(index)
+    return allowance, picks

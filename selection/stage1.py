@@ -10,15 +10,19 @@ import numpy as np
 from selection.arrays import Float64, Int64, Vectors, require_vectors, rows_of
 from selection.certificate import CertificateWatch
 from selection.coverage import CoverageOracle, CoverageShard, LocalCoverage
+from selection.crowd import Crowd
 from selection.dense import DenseCoverage
+from selection.kcenter import kcenter_picks
+from selection.kmeans import kmeans_picks
 from selection.lazy_greedy import evaluate, knapsack_greedy, lazy_greedy
 from selection.modes import Effort, middle_points, resolve, sample_rows
 from selection.objective import Objective
-from selection.request import Allowance, Limits, Request, require_request
+from selection.request import Allowance, Limits, Request, begin
 from selection.running import RunningCoverage
 from selection.screening import Sample, Screening
 from selection.torch_coverage import TorchShard
 from selection.trace import Selection
+from selection.vote_k import vote_k_picks
 from selection.watch import Watch
 
 # 16-bit ground points are widened once where they take no more than this part of the memory.
@@ -37,7 +41,8 @@ class Local:
     Attributes:
         selection: The picks, with their gains on all ground points.
         effort: How the gains were computed.
-        bounds: Upper bounds seen on the way, for the certificate; None for `random` and budgets.
+        bounds: Upper bounds seen on the way, for the certificate; None for budgets, and for methods
+            that do not maximise f.
     """
 
     selection: Selection
@@ -81,10 +86,51 @@ def random(
 
     It is measured by the full objective, exactly, whatever the screening.
     """
+    return _measured(oracle, candidates, request, random_picks(request, len(candidates)))
+
+
+def kcenter(
+    oracle: CoverageOracle,
+    candidates: Vectors,
+    request: Request,
+    screening: Screening | None = None,
+    watch: Watch | None = None,
+) -> Selection:
+    """Farthest-first traversal (`kcenter_picks`), measured by the full objective."""
+    return _measured(oracle, candidates, request, kcenter_picks(candidates, request))
+
+
+def kmeans(
+    oracle: CoverageOracle,
+    candidates: Vectors,
+    request: Request,
+    screening: Screening | None = None,
+    watch: Watch | None = None,
+) -> Selection:
+    """The members nearest to the centres of k-means (`kmeans_picks`), measured likewise."""
+    picks, mass = kmeans_picks(candidates, request)
+    return replace(_measured(oracle, candidates, request, picks), mass=mass)
+
+
+def vote_k(
+    oracle: CoverageOracle,
+    candidates: Vectors,
+    request: Request,
+    screening: Screening | None = None,
+    watch: Watch | None = None,
+) -> Selection:
+    """Graph-based vote-k (`vote_k_picks`), measured by the full objective."""
+    return _measured(oracle, candidates, request, vote_k_picks(candidates, request))
+
+
+def _measured(
+    oracle: CoverageOracle, candidates: Vectors, request: Request, picks: Int64
+) -> Selection:
+    """What picks that f did not choose are worth."""
     result = evaluate(
         oracle,
         candidates,
-        random_picks(request, len(candidates)),
+        picks,
         objective=request.objective,
         n_total=request.n_total,
         coverage_weight=request.coverage_weight,
@@ -94,7 +140,18 @@ def random(
     return replace(result, n_candidates=int(Allowance(request.limits, len(candidates)).alive.sum()))
 
 
-STAGE1: dict[str, Method] = {"dual-div": dual_div, "coverage": coverage, "random": random}
+STAGE1: dict[str, Method] = {
+    "dual-div": dual_div,
+    "coverage": coverage,
+    "vote-k": vote_k,
+    "kmeans": kmeans,
+    "kcenter": kcenter,
+    "random": random,
+}
+# These look for the largest f; the others choose by a rule of their own and f only measures them.
+MAXIMISE_F = ("dual-div", "coverage")
+# These depend on random keys even where nothing is sampled.
+DRAWN = ("random", "kmeans")
 
 
 def method_named(name: str) -> Method:
@@ -145,12 +202,7 @@ def random_picks(request: Request, n: int) -> Int64:
     Returns:
         (k,) int64; those required come first.
     """
-    require_request(request, n)
-    allowance, picks = Allowance(request.limits, n), []
-    required = request.limits.required
-    for index in [] if required is None else required.tolist():
-        allowance.take(index)
-        picks.append(index)
+    allowance, picks = begin(request, n)
     for index in np.lexsort((request.tie_rank, request.keys)).tolist():
         if len(picks) >= request.k:
             break
@@ -198,8 +250,10 @@ def select_local(
         device=device,
         wide_bytes=effort.memory_bytes // WIDE_SHARE,
     )
-    if method == "random" or n == 0:
-        chosen = choose(ground.all_of_it(), vectors, request, None, None)
+    if method not in MAXIMISE_F or n == 0:
+        chosen = choose(
+            ground.all_of_it(), vectors, _with_points(request, weights, threads), None, None
+        )
         return Local(chosen, replace(used, mode="exact"), None)
     oracle: CoverageOracle
     if used.mode == "dense" and device == "cpu":
@@ -213,6 +267,13 @@ def select_local(
     watch = None if bounds is None else Watch(bounds, request, judge)
     chosen = search(choose, oracle, vectors, request, screening, watch)
     return Local(chosen, used, bounds)
+
+
+def _with_points(request: Request, weights: Float64 | None, threads: int) -> Request:
+    """The request to candidates that are the points, for methods with a rule of their own."""
+    crowd = request.crowd or Crowd()
+    mass = weights if crowd.mass is None else crowd.mass
+    return replace(request, crowd=replace(crowd, mass=mass, threads=threads))
 
 
 def search(
@@ -237,6 +298,8 @@ def search(
         The picks, with their gains on the oracle; with `stop_at_negative` those before the first
         that would lower f there.
     """
+    if choose not in (dual_div, coverage):
+        return choose(oracle, candidates, request, None, None)
     if screening is None or screening.verify is None:
         return choose(oracle, candidates, request, screening, watch)
     sample = screening.verify.oracle
@@ -264,7 +327,7 @@ def search(
         return exact.weighed(lams, float(lams[-1]) if n else found.lam)
 
     exact = judged(len(found.picks))
-    kept = len(found.picks) if choose is random else n_kept(exact, request.limits)
+    kept = n_kept(exact, request.limits)
     return replace(
         exact if kept == len(found.picks) else judged(kept),
         evaluations=found.evaluations,

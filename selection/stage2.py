@@ -6,8 +6,24 @@ once, and `top_k_for_all` turns those scores into one set for every query.
 
 from __future__ import annotations
 
+from selection.pool import Pool, Queries, Recalled
+from selection.pool_clusters import cluster_codes
 from selection.query_set import FOR_ALL, QuerySummary, top_k_for_all
 from selection.rankers import PER_QUERY
 from selection.ranking import Ranking, RankOptions
+from selection.recall import dense, fused
 
-__all__ = ["FOR_ALL", "PER_QUERY", "QuerySummary", "RankOptions", "Ranking", "top_k_for_all"]
+__all__ = [
+    "FOR_ALL",
+    "PER_QUERY",
+    "Pool",
+    "Queries",
+    "QuerySummary",
+    "RankOptions",
+    "Ranking",
+    "Recalled",
+    "cluster_codes",
+    "dense",
+    "fused",
+    "top_k_for_all",
+]

@@ -39,6 +39,8 @@ class Selection:
         n_candidates: Candidates that could have been picked.
         first_negative: First step whose gain is below 0, None if there is none.
         rank_exhausted_at: First step that could add no rank (ridge 0), None if there is none.
+        mass: (k,) float64, weight of the points that each pick stands for; None for methods that
+            do not say.
     """
 
     picks: Int64
@@ -55,6 +57,7 @@ class Selection:
     n_candidates: int
     first_negative: int | None
     rank_exhausted_at: int | None
+    mass: Float64 | None = None
 
     @property
     def value(self) -> float:

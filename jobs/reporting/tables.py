@@ -54,7 +54,13 @@ def _percent(value: Any) -> str:
     return "-" if value is None else f"{100 * value:.1f}%"
 
 
-IDENTITY = {"task": "task", "encoder": "encoder", "engine": "engine"}
+IDENTITY = {
+    "task": "task",
+    "encoder": "encoder",
+    "engine": "engine",
+    "order": "order",
+    "layout": "layout",
+}
 CHOICES = {"stage1": "Stage 1", "k1": "k1", "stage2": "Stage 2", "k": "k"}
 COST: dict[str, tuple[str, Format]] = {
     "demonstrations_mean": ("demonstrations, mean", _tenth),

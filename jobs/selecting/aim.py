@@ -13,10 +13,12 @@ from jobs.selecting.inputs import Wishes, limits_of
 from jobs.selecting.mapped import Mapped
 from jobs.selecting.side_columns import Sides, read_sides
 from jobs.vectors import Matrix, random_keys
+from selection.crowd import Crowd, votes_among
 from selection.lambda_rule import LambdaRule
 from selection.modes import Effort
 from selection.objective import Objective
 from selection.request import Request
+from selection.stage1 import MAXIMISE_F
 
 # Samples are drawn by other keys than the random control.
 SAMPLE_SALT = 2**32
@@ -90,6 +92,21 @@ class Aim:
     def objective(self) -> Objective:
         """What is maximised."""
         return objective_of(self.config, self.storage)
+
+    @property
+    def maximises_f(self) -> bool:
+        """The method looks for the largest f; others go by a rule of their own."""
+        return self.config.method in MAXIMISE_F
+
+    @property
+    def weighs_picks(self) -> bool:
+        """A pick of a partition counts in merges as much as the points it stands for."""
+        return self.config.method == "kmeans"
+
+    @property
+    def asks_voters(self) -> bool:
+        """Merges ask rows drawn from the whole corpus which candidates are near to them."""
+        return self.config.method == "vote-k"
 
     @property
     def n_required(self) -> int:
@@ -170,7 +187,13 @@ class Aim:
             limits=limits,
             quality=sides.quality,
             given=given,
+            crowd=None if self.maximises_f else self._crowd(len(rows)),
         )
+
+    def _crowd(self, n_points: int) -> Crowd:
+        """Of a partition: so many rows are their own points, and vote for each other."""
+        votes = votes_among(self.config.neighbours, n_points, self.n_rows)
+        return Crowd(neighbours=votes)
 
     def keys(self, ids: pa.StringArray | Sequence[str]) -> Any:
         """Random keys of rows: the smallest are the control."""

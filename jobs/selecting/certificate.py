@@ -25,10 +25,11 @@ def certificate_kind(aim: Aim) -> str | None:
     """Which evidence a setting gets: `full` or `sampled` passes, or what the search leaves.
 
     One partition in a mode that looks at all of V has a proof for nothing; else a corpus that is
-    small enough for a pass over all pairs gets that proof, and a larger one a bound on a sample.
+    small enough for a pass over all pairs gets that proof, and a larger one a bound on a sample. A
+    method that does not maximise f gets none.
     """
     wanted = aim.config.certificate
-    if aim.config.method == "random" or wanted == "none":
+    if not aim.maximises_f or wanted == "none":
         return None
     if wanted != "auto":
         return wanted

@@ -11,6 +11,8 @@ from jobs.selecting.merge import Outcome
 from jobs.selecting.root import Root
 from selection.tree import MergePlan
 
+NO_CERTIFICATE = "none applies: the method goes by a rule of its own, f only measures its choice"
+
 
 def facts_of(
     root: Root,
@@ -52,14 +54,16 @@ def facts_of(
         "coverage": _coverage(root, outcome),
         "diversity": float(np.sum(outcome.terms.diversity_gains)),
     }
-    random = config.method == "random"
+    own_rule = not aim.maximises_f
+    screened = "screened" in (*modes, root.effort.mode) and not own_rule
     return {
         "method": config.method,
-        "mode": "random" if random else ", ".join(modes) or root.effort.mode,
-        "merge_mode": None if random or aim.alone else root.effort.mode,
-        "m1": config.m1 if "screened" in (*modes, root.effort.mode) and not random else None,
-        "m2": root.effort.m2 if root.screening is not None and not random else None,
-        "z": config.z if "screened" in (*modes, root.effort.mode) and not random else None,
+        "mode": config.method if own_rule else ", ".join(modes) or root.effort.mode,
+        "merge_mode": None if own_rule or aim.alone else root.effort.mode,
+        "m1": config.m1 if screened else None,
+        "m2": root.effort.m2 if root.screening is not None and not own_rule else None,
+        "z": config.z if screened else None,
+        **_of_voters(root),
         "N": aim.n_rows,
         "weight": aim.weight if config.weighted else None,
         "excluded": excluded | ({"no_cost": no_cost} if no_cost else {}),
@@ -90,7 +94,18 @@ def facts_of(
         "first_negative_gain": best.first_negative,
         "rank_exhausted_at": best.rank_exhausted_at,
         "certificate": None if outcome.certificate is None else outcome.certificate.as_dict(),
+        "certificate_none": NO_CERTIFICATE if own_rule else None,
         **{key: _plain(value) for key, value in numbers.items()},
+    }
+
+
+def _of_voters(root: Root) -> dict[str, Any]:
+    """Neighbours asked for, and who votes in the last merge, where there are votes."""
+    crowd = root.request.crowd
+    voters = None if crowd is None else crowd.voters
+    return {
+        "neighbours": None if voters is None else root.aim.config.neighbours,
+        "voters": None if voters is None else len(voters.vectors),
     }
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.selecting.actor import Ground
 from jobs.selecting.aim import Aim
+from jobs.selecting.crowds import crowd_of, voters_of
 from jobs.selecting.local import Indices
 from jobs.selecting.mapped import Stored
 from jobs.selecting.oracle import oracles
@@ -131,6 +132,9 @@ class MergeWork:
         rows = rows.set_column(rank, "local_rank", pa.array(np.arange(len(picks))))
         role = rows.schema.get_field_index("role")
         rows = rows.set_column(role, "role", pa.array(["choice"] * len(picks), pa.string()))
+        if merged.selection.mass is not None:
+            mass = rows.schema.get_field_index("mass")
+            rows = rows.set_column(mass, "mass", pa.array(merged.selection.mass))
         stats = {
             "evaluations": merged.selection.evaluations,
             "screened": merged.selection.screened,
@@ -153,8 +157,13 @@ def merge_on(aim: Aim, union: Union, ground: pa.Table, *, k: int) -> Merged:
     points = _Points(aim, union, vectors, weights, ground.column("id"))
     everything = points.oracle(np.arange(len(vectors)))
     weight = everything.total_weight
+    voters = voters_of(aim, union, ground.column("id").combine_chunks(), vectors, weights)
     request = union.request(
-        aim, k=k, coverage_weight=aim.weight / weight if weight > 0 else 0.0, below_root=True
+        aim,
+        k=k,
+        coverage_weight=aim.weight / weight if weight > 0 else 0.0,
+        crowd=crowd_of(aim, union, voters, threads=aim.threads),
+        below_root=True,
     )
     effort = resolve(
         aim.effort(),

@@ -53,6 +53,11 @@ class LocalWork:
             table_of(ledger, payload, rows, sides, picks=some, role=role)
             for role, some in picks.items()
         ]
+        if aim.weighs_picks:
+            tables = [
+                table.append_column("mass", _masses(chosen, table.num_rows, role))
+                for table, role in zip(tables, picks, strict=True)
+            ]
         stats = _stats(chosen, rows, sides)
         return ledger.commit(unit, pa.concat_tables(tables), stats=stats)
 
@@ -76,6 +81,14 @@ class LocalWork:
 
 def _none() -> Indices:
     return np.zeros(0, np.int64)
+
+
+def _masses(chosen: Local | None, n: int, role: str) -> pa.Array:
+    """What the picks of a choice stand for; other rows stand for nothing."""
+    mass = np.zeros(n)
+    if role == "choice" and chosen is not None and chosen.selection.mass is not None:
+        mass = chosen.selection.mass
+    return pa.array(mass, pa.float64())
 
 
 def _stats(chosen: Local | None, rows: Mapped, sides: Sides) -> dict[str, Any]:

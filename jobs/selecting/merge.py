@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from jobs.ledger import Marker
 from jobs.selecting.certificate import certified
+from jobs.selecting.crowds import crowd_of_controls
 from jobs.selecting.root import Root
 from jobs.selecting.union import Union
 from jobs.selecting.workers import Workers
@@ -65,12 +66,14 @@ def decide(root: Root, local: Sequence[Marker], root_candidates: int) -> Outcome
     random_merged = None
     if not aim.alone and method != "random":
         each = -(-root_candidates // aim.n_partitions)
+        sets = [some[:each] for some in union.controls]
+        crowd = crowd_of_controls(request.crowd, sets)
         random_merged = merge(
             method,
             root.whole,
             union.vectors,
-            replace(request, objective=merged.objective),
-            local_sets=[some[:each] for some in union.controls],
+            replace(request, objective=merged.objective, crowd=crowd),
+            local_sets=sets,
             screening=root.screening,
         ).selection.value
     # Both terms of every method's choice, also where lambda is 0 and only one was looked at.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from jobs.errors import ConfigError
 from jobs.selecting.sizes import MIB, Sizes
+from selection.crowd import VOTERS_MOST
 from selection.lazy_greedy import MOST_AT_ONCE
 from selection.modes import Effort, middle_points
 from selection.running import CANDIDATE_BYTES, POINT_BYTES
@@ -26,6 +27,9 @@ STEP_BYTES = 80
 LOG_DET_BYTES = 20
 # A candidate's text, hash and numbers in a merge; its id as Python objects, in lists and a dict.
 ROW_BYTES = 512
+# A vote, in the graph and by its candidate; a block of voters beside a block of points, a thread.
+VOTE_BYTES = 32
+VOTE_TILE = 32 * MIB
 OBJECT_BYTES = 250
 # Copies of a merge's vectors: as read, as rows in order, as a matrix.
 UNION_COPIES = 3
@@ -100,10 +104,29 @@ def _partition(sizes: Sizes, local_k: int) -> dict[str, int]:
         wide = 4 * n * sizes.dim
         if sizes.storage == "float16" and wide <= effort.memory_bytes // WIDE_SHARE:
             choosing["widened"] = wide
+    choosing |= _own_rule(sizes, n, local_k)
     answer = 2 * min(local_k, n) * (2 * sizes.vector_bytes + _row(sizes))
     writing = {"texts": math.ceil(n * (sizes.text_bytes + 64)), "answer": answer}
     larger = max(choosing, writing, key=lambda parts: sum(parts.values()))
     return {"vectors": n * sizes.vector_bytes, "ids": n * ID_BYTES, **larger}
+
+
+def _own_rule(sizes: Sizes, n: int, k: int) -> dict[str, int]:
+    """What methods with a rule of their own hold beside arrays over the n points."""
+    if sizes.stage1.method == "vote-k":
+        voters = min(n, VOTERS_MOST)
+        votes = voters * min(n, sizes.stage1.neighbours) * VOTE_BYTES
+        drawn = 0 if voters == n else voters * sizes.vector_bytes
+        # Rows of a block of points and of one of voters, as float64.
+        tiles = sizes.threads * (VOTE_TILE + 8 * 4352 * sizes.dim)
+        return {"votes": votes + drawn + tiles}
+    if sizes.stage1.method == "kmeans":
+        return {"centres": min(n, k) * (20 * sizes.dim + 64) + n * 8 * _trials(min(n, k))}
+    return {}
+
+
+def _trials(k: int) -> int:
+    return 2 + math.ceil(math.log(max(1, k)))
 
 
 def _judging(sizes: Sizes, effort: Effort) -> int:
@@ -148,7 +171,17 @@ def _merge(sizes: Sizes, merges: MergePlan) -> dict[str, int]:
         "candidates": rows * _union_bytes(sizes),
         "greedy": n * _greedy_bytes(sizes) + _gathered(sizes, n),
         "sample": _ground_bytes(sizes) + n * CANDIDATE_BYTES,
+        **_own_rule_of_merge(sizes, n),
     }
+
+
+def _own_rule_of_merge(sizes: Sizes, n: int) -> dict[str, int]:
+    """The same in a merge, where voters are drawn from the corpus."""
+    voters = min(sizes.n_rows, VOTERS_MOST)
+    own = _own_rule(sizes, max(n, voters) if sizes.stage1.method == "vote-k" else n, sizes.k)
+    if sizes.stage1.method == "vote-k":
+        own["votes"] += voters * 2 * sizes.vector_bytes
+    return own
 
 
 def _ground_bytes(sizes: Sizes) -> int:
@@ -183,6 +216,7 @@ def _driver(sizes: Sizes, merges: MergePlan) -> int:
     n = merges.levels[-1].candidates
     held += n * _greedy_bytes(sizes) + _gathered(sizes, n)
     held += min(sizes.stage1.m1, sizes.n_rows) * (2 * sizes.vector_bytes + COVER_BYTES)
+    held += sum(_own_rule_of_merge(sizes, n).values())
     return held + (8 * sizes.n_rows if sizes.stage1.certificate == "full" else 0)
 
 
@@ -217,7 +251,8 @@ def _merges(sizes: Sizes, memory_bytes: int) -> MergePlan | None:
     # are: the tree decides on the picks, and must not follow an estimate.
     plain = replace(sizes, text_bytes=0.0)
     each = 2 * _union_bytes(plain) + _greedy_bytes(plain)
-    gathered = _gathered(plain, min(sizes.n_rows, sizes.k * sizes.n_partitions))
+    most = min(sizes.n_rows, sizes.k * sizes.n_partitions)
+    gathered = _gathered(plain, most) + sum(_own_rule_of_merge(plain, most).values())
     for beside in (gathered, gathered + _ground_bytes(sizes)):
         room = max(0, memory_bytes - beside) // each
         try:

@@ -8,10 +8,12 @@ import numpy as np
 
 from jobs.selecting.actor import Ground
 from jobs.selecting.aim import Aim
+from jobs.selecting.crowds import crowd_of, voters_of
 from jobs.selecting.oracle import ActorCoverage, oracles
 from jobs.selecting.union import Indices, Union
 from jobs.selecting.workers import Workers
 from jobs.vectors import shares
+from selection.crowd import VOTERS_MOST
 from selection.lazy_greedy import evaluate
 from selection.modes import Effort, resolve
 from selection.objective import Objective
@@ -98,16 +100,22 @@ def root_of(
     # A sample that was asked for is used also where gains are not screened.
     if isinstance(effort.m2, int) and (effort.mode == "screened" or m2 is not None):
         grounds["verify"] = drawn(effort.m2, 1)
+    if aim.asks_voters:
+        grounds["voters"] = drawn(min(VOTERS_MOST, aim.n_rows), 2)
     made = oracles(workers, union.vectors, grounds)
     whole = made["all"]
     screening = None
     if effort.mode == "screened" or "verify" in made:
-        samples = {name: _sample(aim, union, one) for name, one in made.items() if name != "all"}
+        wanted = [name for name in ("screen", "verify") if name in made]
+        samples = {name: _sample(aim, union, made[name]) for name in wanted}
         screen = samples["screen"] if effort.mode == "screened" else None
         screening = Screening(screen, samples.get("verify"), effort.z, effort.unseen)
     searched = made.get("verify", whole)
     searched.heard = heard
-    request = union.request(aim, k=aim.k, coverage_weight=1.0)
+    voters = voters_of(aim, union, *made["voters"].points()) if aim.asks_voters else None
+    # The driver declares no cores: what it does alone it does on one.
+    crowd = crowd_of(aim, union, voters, threads=1)
+    request = union.request(aim, k=aim.k, coverage_weight=1.0, crowd=crowd)
     return Root(aim, union, workers, counts, effort, whole, screening, made.get("screen"), request)
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from jobs.config_select import SelectConfig, Stage1Config
 from selection.modes import Effort, resolve
+from selection.stage1 import MAXIMISE_F
 from selection.tree import MergePlan
 
 MIB = 2**20
@@ -92,8 +93,8 @@ class Sizes:
         """How gains are computed inside a partition of n rows."""
         effort = self._effort(self.stage1.m2)
         found = resolve(effort, n_ground=n, n_candidates=n, k=local_k, square=True)
-        # Random rows are only judged.
-        return replace(found, mode="exact") if self.stage1.method == "random" else found
+        # What f did not choose is only judged by it.
+        return found if self.stage1.method in MAXIMISE_F else replace(found, mode="exact")
 
     def merge_effort(self, n_candidates: int, k: int) -> Effort:
         """How gains are computed in a merge below the last."""

@@ -12,6 +12,7 @@ from jobs.ledger import Ledger, Marker
 from jobs.selecting.aim import Aim
 from jobs.selecting.mapped import Stored
 from jobs.vectors import list_values
+from selection.crowd import Crowd
 from selection.request import Limits, Request
 
 Indices = npt.NDArray[np.int64]
@@ -50,7 +51,13 @@ class Union:
         return self.column("weight") if aim.config.weighted else None
 
     def request(
-        self, aim: Aim, *, k: int, coverage_weight: float, below_root: bool = False
+        self,
+        aim: Aim,
+        *,
+        k: int,
+        coverage_weight: float,
+        crowd: Crowd | None = None,
+        below_root: bool = False,
     ) -> Request:
         """What a merge of these is asked for.
 
@@ -58,6 +65,7 @@ class Union:
             aim: The setting.
             k: Picks wanted.
             coverage_weight: Weight of the corpus over that of the ground points summed over.
+            crowd: The points behind the candidates, where the method asks for them.
             below_root: Required rows are not chosen here, but built upon.
         """
         config, n = aim.config, self.rows.num_rows
@@ -86,6 +94,7 @@ class Union:
             limits=limits,
             quality=self.column("quality") if config.quality else None,
             given=aim.before if below_root else aim.given,
+            crowd=crowd,
         )
 
 

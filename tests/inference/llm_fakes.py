@@ -45,6 +45,7 @@ class FakeLlm:
         self.batches: list[list[str]] = []
         self.dead = False
         self.closed = False
+        self.n_forgotten = 0
 
     def check(self, token_ids: Sequence[int], sampling: Sampling) -> None:
         """Accept everything."""
@@ -65,6 +66,9 @@ class FakeLlm:
             else Completion(answer, "stop", len(ids), 0, len(answer))
             for answer, ids in zip(answers, token_ids, strict=True)
         ]
+
+    def forget(self) -> None:
+        self.n_forgotten += 1
 
     def close(self) -> None:
         self.closed = True

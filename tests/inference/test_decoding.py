@@ -1,7 +1,12 @@
 import importlib.util
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from inference.blocks import find_blocks, route
+from inference.budget import Budget, Limits, TokenCounter, fit
+from inference.calibration import calibrate
 from inference.decoding import DECODERS, max_answer_tokens
 from inference.engine import Completion, EngineSpec, Sampling, VllmEngine
 from inference.likelihood import answer_tokens, branches, score
@@ -219,6 +224,70 @@ def test_vllm_reports_tokens_times_and_the_shared_prefix(real):
     assert all(c.engine_s > 0 and c.queue_s >= 0 and 0 < c.output_tokens <= 4 for c in done)
     assert all(c.prompt_tokens == len(encode(real.tokenizer, f"{stem} 0")) for c in done)
     assert sum(c.cached_tokens >= 64 for c in done) >= 7
+
+
+FRUITS = ["apple", "pear", "plum", "cherry", "banana", "mango", "peach", "grape", "melon", "fig"]
+METALS = ["iron", "copper", "silver", "zinc", "tin", "lead", "nickel", "cobalt", "chrome", "brass"]
+STEM = "Say what kind of thing is meant, a fruit or a metal."
+SHARED = Task("kind", ("fruit", "metal"), instruction=STEM)
+
+
+def in_layout(layout, tokenizer):
+    """Prompts of 16 queries with three demonstrations each, every query with a list of its own."""
+    pool = [
+        Demonstration(f"{i:02}", f"something that people know as {word}, of the usual sort", kind)
+        for i, (word, kind) in enumerate(
+            [*((w, "fruit") for w in FRUITS), *((w, "metal") for w in METALS)]
+        )
+    ]
+    ranked = np.array([[10 * (q % 2) + (q + step) % 10 for step in (0, 3, 7)] for q in range(16)])
+    blocks = find_blocks(ranked, n_records=20, n_blocks=2, size=3)
+    routes = route(ranked, blocks.members)
+    budget = Budget(400, TokenCounter(tokenizer), limits=Limits(k=3))
+    prompts = []
+    for q, own in enumerate(ranked.tolist()):
+        fixed = {"dynamic": [], "anchor": [5, 15], "clustered": blocks.members[routes[q]]}[layout]
+        ids = [*fixed, *(i for i in own if i not in fixed)]
+        near = [replace(pool[i], similarity=-float(place)) for place, i in enumerate(ids)]
+        fitted = fit(SHARED, near, f"thing number {q}", budget=budget, n_fixed=len(fixed))
+        assert len(fitted.kept) == 3
+        prompts.append(fitted.prompt)
+    return prompts
+
+
+@pytest.mark.model
+def test_vllm_caches_more_of_anchored_and_clustered_prompts_than_of_dynamic_ones(real):
+    share = {}
+    for layout in ("dynamic", "anchor", "clustered"):
+        real.forget()
+        done = real.generate(in_layout(layout, real.tokenizer), Sampling(max_tokens=1))
+        share[layout] = sum(c.cached_tokens for c in done) / sum(c.prompt_tokens for c in done)
+    assert share["dynamic"] < share["anchor"] < share["clustered"], share
+    assert share["clustered"] > 0.5
+
+
+@pytest.mark.model
+def test_vllm_forgets_its_prefixes_when_told(real):
+    prompt = "one two three four five six seven eight nine ten " * 8
+    for _ in range(2):
+        real.generate([prompt], Sampling(max_tokens=1))
+    (warm,) = real.generate([prompt], Sampling(max_tokens=1))
+    real.forget()
+    (cold,) = real.generate([prompt], Sampling(max_tokens=1))
+    assert warm.cached_tokens >= 64
+    assert cold.cached_tokens == 0
+
+
+@pytest.mark.model
+def test_vllm_calibrates_an_order(real):
+    three = [
+        Demonstration(str(i), *pair)
+        for i, pair in enumerate([("pear", "fruit"), ("tin", "metal"), ("fig", "fruit")])
+    ]
+    found = calibrate(real, SHARED, three, spec=PromptSpec())
+    assert sorted(found.ids) == ["0", "1", "2"]
+    assert 0 <= found.skew < found.worst < np.log(2)
+    assert found.n_orders == 6
 
 
 @pytest.mark.model

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from inference.encoder import Encoder, EncoderSpec
+from inference.masking import MaskRule, mask_rules
 from inference.status import Status
 from tests.inference.tiny_models import WORDS, tiny_bert
 
@@ -127,6 +128,17 @@ def test_unnormalised_vectors_keep_their_length(spec, tiny):
         tiny.encode(["acute cough"], ids=["a"]).vectors,
         atol=1e-6,
     )
+
+
+def test_a_masked_text_is_encoded_as_what_stands_in_its_place(spec, tiny):
+    rules = mask_rules(["numbers", MaskRule("(left|right) ", "")])
+    texts = ["left knee 17", "right knee 3.5", "left "]
+    for role in ("document", "query"):
+        found = Encoder(dataclasses.replace(spec, mask=rules), role).encode(texts, ids=list("abc"))
+        wanted = tiny.encode(["knee <number>"], ids=["a"])
+        assert found.status == [Status.OK, Status.OK, Status.EMPTY]
+        np.testing.assert_allclose(found.vectors[:2], wanted.vectors[[0, 0]], atol=1e-6)
+        assert found.n_tokens.tolist() == [wanted.n_tokens[0]] * 2 + [0]
 
 
 def test_no_rows_give_no_vectors(tiny):

@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 
+from inference import encoder_spec
 from inference.encoder_spec import EncoderSpec, encoder_id, pinned
+from inference.masking import MaskRule, mask_rules
 from tests.inference.tiny_models import tiny_bert
 
 
@@ -35,6 +37,7 @@ def test_a_spec_refuses_values_that_no_model_could_work_with(wrong):
         {"document_prompt": "passage: "},
         {"pooling": "cls"},
         {"append_eos": True},
+        {"mask": mask_rules(["dates"])},
         {"normalize": False},
         {"max_tokens": 17},
         {"query_max_tokens": 15},
@@ -45,6 +48,17 @@ def test_a_spec_refuses_values_that_no_model_could_work_with(wrong):
 )
 def test_whatever_changes_vectors_changes_the_id(spec, change):
     assert encoder_id("tiny", dataclasses.replace(spec, **change)) != encoder_id("tiny", spec)
+
+
+def test_the_id_covers_every_rule_of_a_mask(spec):
+    masks = [["dates"], ["dates", "numbers"], [MaskRule("a", "x")], [MaskRule("a", "y")]]
+    specs = [dataclasses.replace(spec, mask=mask_rules(entries)) for entries in masks]
+    assert len({encoder_id("tiny", one) for one in [spec, *specs]}) == 5
+
+
+def test_an_encoder_without_a_mask_keeps_the_id_it_had(folder, monkeypatch):
+    monkeypatch.setattr(encoder_spec, "revision", lambda model, wanted: "0123456789abcdef")
+    assert encoder_id("e", EncoderSpec(model=str(folder))) == "e-cf5a9178"
 
 
 def test_the_device_does_not_change_the_id(spec):

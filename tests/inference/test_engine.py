@@ -144,6 +144,22 @@ def test_a_refused_prompt_is_labelled_without_a_rebuild():
     assert running.n_rebuilds == 0
 
 
+def test_an_engine_forgets_its_prefixes_or_is_started_anew():
+    running, start = engine()
+    running.forget()
+    running.generate(["a"], Sampling())
+    assert (start.n_calls, start.started[0].n_forgotten) == (1, 1)
+
+    def cannot():
+        raise RuntimeError("requests are running")
+
+    start.started[0].forget = cannot
+    running.forget()
+    assert start.started[0].closed
+    assert running.generate(["a"], Sampling())[0].text == "A"
+    assert start.n_calls == 2
+
+
 def test_a_row_of_many_prompts_is_given_up_as_one():
     running, start = engine(dies_on("poison"))
     rows = [i // 10 for i in range(30)]

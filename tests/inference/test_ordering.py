@@ -1,8 +1,10 @@
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.ordering import ORDERS, Demonstration
+from inference.ordering import ORDERS, Demonstration, order_of
 
 
 def demo(id, similarity):
@@ -44,3 +46,41 @@ def test_every_order_shows_each_once_whatever_order_they_came_in(order, pairs, r
     random.shuffle(shuffled)
     assert sorted(ORDERS[order](demonstrations)) == list(range(len(demonstrations)))
     assert shown(order, demonstrations) == shown(order, shuffled)
+
+
+def labelled(text):
+    """Demonstrations with these answers, most similar first."""
+    return [Demonstration(f"{i}", "", answer, -float(i)) for i, answer in enumerate(text)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ("aabb", "baba"),
+        ("aaab", "aaba"),
+        ("abc", "cba"),
+        ("aabc", "caba"),
+        ("aaa", "aaa"),
+        ("", ""),
+    ],
+)
+def test_interleaved_answers_alternate_from_the_query_backwards(answers, expected):
+    demonstrations = labelled(answers)
+    order = ORDERS["interleaved"](demonstrations)
+    assert "".join(demonstrations[i].output for i in order) == expected
+
+
+@given(st.text("abc", max_size=9))
+@settings(deadline=None)
+def test_equal_answers_are_neighbours_only_where_one_is_more_than_half(answers):
+    demonstrations = labelled(answers)
+    shown = "".join(demonstrations[i].output for i in ORDERS["interleaved"](demonstrations))
+    most = max((answers.count(answer) for answer in answers), default=0)
+    pairs = sum(a == b for a, b in itertools.pairwise(shown))
+    assert pairs == max(0, 2 * most - len(answers) - 1)
+    assert not answers or shown[-1] == answers[0] or 2 * most > len(answers)
+
+
+def test_listed_order_follows_the_ids():
+    order = order_of(["c", "a", "x", "d", "b"])(FOUR)
+    assert [FOUR[i].id for i in order] == ["c", "a", "d", "b"]

@@ -4,9 +4,13 @@ import string
 from pathlib import Path
 
 import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import SpladePooling
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     BertConfig,
+    BertForMaskedLM,
     BertModel,
     GemmaConfig,
     GemmaModel,
@@ -21,7 +25,9 @@ _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 END = "<|endoftext|>"
 
 
-def tiny_bert(folder: Path, *, seed: int = 0) -> Path:
+def tiny_bert(
+    folder: Path, *, seed: int = 0, kind: type[BertModel] | type[BertForMaskedLM] = BertModel
+) -> Path:
     """BERT with 2 layers of 32, words of WORDS and single letters, 512 positions."""
     letters = list(string.ascii_lowercase + string.digits + string.punctuation)
     pieces = [*_SPECIAL, *WORDS, *letters, *(f"##{letter}" for letter in letters)]
@@ -44,9 +50,17 @@ def tiny_bert(folder: Path, *, seed: int = 0) -> Path:
         initializer_range=0.3,
     )
     torch.manual_seed(seed)
-    BertModel(config).save_pretrained(folder)
+    kind(config).save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
+
+
+def tiny_splade(folder: Path, *, seed: int = 0) -> Path:
+    """The tiny BERT with a head over its vocabulary, pooled as SPLADE does."""
+    bert = tiny_bert(folder / "bert", seed=seed, kind=BertForMaskedLM)
+    modules = [Transformer(str(bert), transformer_task="fill-mask"), SpladePooling("max")]
+    SparseEncoder(modules=modules, device="cpu").save_pretrained(str(folder / "splade"))
+    return folder / "splade"
 
 
 def _byte_tokenizer(*, bos: str | None) -> PreTrainedTokenizerFast:

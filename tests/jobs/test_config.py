@@ -2,6 +2,7 @@ import pytest
 import yaml
 
 from jobs.config import load
+from jobs.embed import encoder_spec
 from jobs.errors import ConfigError
 
 MINIMAL = {
@@ -60,6 +61,19 @@ def test_set_reaches_nested_keys_lists_and_shorthands(write):
     assert config.arms[0].seed == 5
 
 
+def test_a_mask_reads_back_as_itself_and_runs_patterns_first(write, tmp_path):
+    mask = ["numbers", "dates", {"pattern": "id \\d+", "with": "<id>"}]
+    first = load(write(encoders={"e": {"preset": "minilm", "mask": mask}}))
+    plain = yaml.safe_load(first.as_yaml())
+    plain.pop("limit")
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(plain))
+    encoder = load(str(again)).file.encoders["e"]
+    assert encoder == first.file.encoders["e"]
+    rules = encoder_spec(encoder, key="encoders.e").mask
+    assert [rule.placeholder for rule in rules] == ["<id>", "<date>", "<number>"]
+
+
 def test_out_and_limit_come_from_the_command_line(write):
     config = load(write(), out="elsewhere", limit=10)
     assert (config.out, config.limit) == ("elsewhere", 10)
@@ -74,6 +88,17 @@ def test_the_resolved_config_reads_back_as_itself(write, tmp_path):
     assert load(str(again)).arms == first.arms
 
 
+def masked(*mask):
+    return {"encoders": {"e": {"preset": "minilm", "mask": list(mask)}}}
+
+
+def recalled(sparse_encoder=None, **settings):
+    """A config that recalls by the sparse encoder of a name; settings by name."""
+    named = {name: {"model": "m"} | one for name, one in settings.items()}
+    stage2 = {"recall_by": "sparse", "sparse_encoder": sparse_encoder}
+    return {"sparse_encoders": named, "stage2": stage2}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -86,6 +111,12 @@ def test_the_resolved_config_reads_back_as_itself(write, tmp_path):
         ({"stage1": {"ridge": 1.0}}, ["stage1.ridge", "1.0", "less than 1"]),
         ({"encoders": {"e": {}}}, ["encoders.e", "needs preset or model"]),
         ({"encoders": {}}, ["encoders"]),
+        ({"encoders": {"e": {"presett": "x"}}}, ["encoders.e.presett", "Did you mean preset"]),
+        (masked("urls"), ["encoders.e.mask", "'urls'", "quoted, dates, numbers"]),
+        (masked("dates", "dates"), ["encoders.e.mask", "1 of them distinct"]),
+        (masked({"pattern": "a(b", "with": "x"}), ["mask.0.pattern = 'a(b'", "at position 1"]),
+        (masked({"pattern": "a*", "with": "x"}), ["mask.0.pattern", "matches the empty text"]),
+        (masked({"pattern": "a", "wth": "x"}), ["mask.0.with is missing", "mask.0.wth", "with"]),
         ({"arms": []}, ["arms is empty"]),
         ({"arms": [{"name": "a"}, {"name": "a"}]}, ["arms 0 and 1", "'a'"]),
         ({"arms": [{"name": "a", "taks": "x"}]}, ["arms.0", "taks", "Did you mean task"]),
@@ -97,6 +128,14 @@ def test_the_resolved_config_reads_back_as_itself(write, tmp_path):
         ({"arms": [{"seed": 2**40}]}, ["seed", str(2**40)]),
         ({"stage1": {"lambda": float("inf")}}, ["stage1.lambda", "finite"]),
         ({"stage2": {"ground": 0}}, ["stage2.ground", "0"]),
+        (recalled(), ["arms.0: stage2.recall_by = sparse needs stage2.sparse_encoder", "none, so"]),
+        (recalled(s={}, t={}), ["needs stage2.sparse_encoder", "sparse_encoders: s, t."]),
+        (recalled("u", s={}, t={}), ["stage2.sparse_encoder = 'u' is not among", "s, t."]),
+        ({"sparse_encoders": {"s": {}}}, ["sparse_encoders.s.model is missing"]),
+        (recalled("s", s={"mask": ["urls"]}), ["sparse_encoders.s.mask", "quoted, dates, numbers"]),
+        (recalled("s", s={"max_activ": 3}), ["sparse_encoders.s.max_activ", "mean max_active"]),
+        (recalled("s", s={"max_active": 0}), ["sparse_encoders.s.max_active", "0"]),
+        ({"stage2": {"recall_by": "sprase"}}, ["stage2.recall_by", "'sprase'", "'sparse'"]),
         ({"corpus": {"path": "x", "delimiter": "\\t"}}, ["corpus.delimiter"]),
         ({"corpus": {"path": "x", "columns": {"keep": ["a", "a"]}}}, ["keep names a column twice"]),
         ({"arms": [{"encoder": ["a", "b"]}]}, ["arms.0.encoder", "['a', 'b']"]),
@@ -164,3 +203,21 @@ def test_credentials_in_engine_settings_are_never_printed_or_stored(write):
     loaded = load(write(engines=engines))
     assert "canary" not in loaded.as_yaml()
     assert loaded.file.engines["e"].extra["hf_token"] == "canary-1"
+
+
+def test_a_sparse_encoder_reads_back_as_itself_and_an_arm_can_leave_it_out(write, tmp_path):
+    encoder = {"model": "some/splade", "max_active": 64, "mask": ["dates"]}
+    arms = [{"name": "three"}, {"name": "two", "stage2": {"sparse_encoder": None}}]
+    first = load(
+        write(
+            sparse_encoders={"splade": encoder},
+            stage2={"recall_by": "hybrid", "sparse_encoder": "splade"},
+            arms=arms,
+        )
+    )
+    assert [arm.stage2.recalls_sparse for arm in first.arms] == ["splade", None]
+    plain = yaml.safe_load(first.as_yaml())
+    plain.pop("limit")
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(plain))
+    assert load(str(again)).file.sparse_encoders == first.file.sparse_encoders

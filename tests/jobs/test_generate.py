@@ -11,7 +11,7 @@ from inference.tasks import Task
 from jobs.cluster import run_units
 from jobs.config_schema import GenerateConfig, WorkersConfig
 from jobs.errors import ClusterError, ConfigError
-from jobs.generate import OUTPUT_SCHEMA, GenerateWork
+from jobs.generate import OUTPUT_SCHEMA, GenerateWork, cached_share
 from jobs.ledger import Ledger, Unit
 from jobs.tasks import plain_task
 from tests.jobs.conftest import Project
@@ -39,6 +39,9 @@ class FakeLlm:
             raise RuntimeError("the engine is dead")
         return [Completion(text.split()[-1], "stop", len(text), 0, 1, 0.1, 0.0) for text in texts]
 
+    def forget(self):
+        self.n_forgotten = getattr(self, "n_forgotten", 0) + 1
+
     def close(self):
         pass
 
@@ -62,6 +65,7 @@ def part(ledger, prompts, labels=None, decoder="generate"):
             "id": ids,
             "prompt": pa.array(prompts, pa.large_string()),
             "demonstration_ids": pa.array([["a"]] * n, pa.list_(pa.string())),
+            "pool_version": pa.array(["v0001"] * n, pa.string()),
             "n_dropped": pa.array([0] * n, pa.int32()),
             "prompt_tokens": [0 if p is None else len(p) for p in prompts],
             "status": ["empty" if p is None else "ok" for p in prompts],
@@ -77,8 +81,8 @@ def part(ledger, prompts, labels=None, decoder="generate"):
         "rows": ledger.commit(Unit("rows/x", "part", "x"), rows).as_dict(),
         "task": plain_task(TASK),
         "generate": GenerateConfig(decoder=decoder).model_dump(),
+        "format": "completion",
         "seed": 0,
-        "pool_version": "v0001",
         "run_id": "run",
     }
 
@@ -123,6 +127,52 @@ def test_no_prompts_give_an_empty_table_with_its_schema(ledger):
 def test_an_engine_that_never_starts_is_a_cluster_error_with_the_reason(ledger):
     with pytest.raises(ClusterError, match="no memory"):
         work(ledger, start_nothing)(part(ledger, ["say red"]))
+
+
+def test_an_arm_starts_with_an_empty_prefix_cache(ledger):
+    job = work(ledger)
+    parts = [part(ledger, ["say red"]) for _ in range(3)]
+    for number, (payload, arm) in enumerate(zip(parts, ("one", "one", "two"), strict=True)):
+        unit = Unit(f"outputs/{arm}", f"part-{number}", "mark")
+        job(payload | {"arm": arm, "unit": dataclasses.asdict(unit)})
+    assert getattr(job.engine._live(), "n_forgotten", 0) == 1
+
+
+class RecordingLlm(FakeLlm):
+    """Remembers how it was asked."""
+
+    def __init__(self):
+        self.samplings = []
+
+    def generate(self, token_ids, sampling):
+        self.samplings += sampling
+        return [Completion("red", "stop", 7, 3, 1, 0.1, 0.0)] * len(token_ids)
+
+
+@pytest.mark.parametrize(
+    ("layout", "stop", "expected"),
+    [("completion", None, ("\n",)), ("chat", None, ()), ("chat", ["."], (".",))],
+)
+def test_a_free_answer_stops_where_its_format_says_unless_told(ledger, layout, stop, expected):
+    llm = RecordingLlm()
+    job = work(ledger, lambda spec: VllmEngine(spec, start=lambda _: llm, start_pause_s=0.0))
+    payload = part(ledger, ["say red"])
+    payload["generate"] = GenerateConfig(decoder="generate", stop=stop).model_dump()
+    job(payload | {"format": layout})
+    assert llm.samplings[0].stop == expected
+
+
+def test_cached_prompt_tokens_are_summed_over_parts(ledger):
+    llm = RecordingLlm()
+    job = work(ledger, lambda spec: VllmEngine(spec, start=lambda _: llm, start_pause_s=0.0))
+    marker = job(part(ledger, ["say red", "say it again", None]))
+    # Tokens sent as the prompts say, 7 and 12; cached as the engine says, 3 each.
+    assert cached_share([marker, marker]) == {
+        "prompt_tokens": 38,
+        "cached_tokens": 12,
+        "share": 12 / 38,
+    }
+    assert cached_share([])["share"] is None
 
 
 @pytest.mark.ray

@@ -209,6 +209,7 @@ def test_a_query_never_sees_its_own_copy(project):
     twin = {"id": "twin", "text": project.rows[0]["text"].upper() + " .", "topic": "water"}
     write_jsonl(project.root / "queries.jsonl", [twin])
     project.config["stage1"] = {"k1": 120}
+    project.config["prompt"] = {"spare": 0}
     result, manifest = project.execute("rank")
     assert any("1 of 1 query texts stand in the corpus" in text for text in result.warnings)
     shown = []

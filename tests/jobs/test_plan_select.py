@@ -15,6 +15,7 @@ from jobs.selecting.aim import Aim
 from jobs.selecting.certificate import certificate_kind
 from jobs.selecting.inputs import read_wishes
 from jobs.selecting.sizes import Sizes
+from selection.stage1 import STAGE1
 
 
 def sized(n, k, *, dim=384, stage1=None, select=None, **more):
@@ -69,6 +70,24 @@ def test_the_random_candidates_are_merged_as_well():
     assert predict(sized(100_000, 100, stage1={"method": "random"})).work.merging == 0
 
 
+def test_methods_with_a_rule_of_their_own_are_planned_by_what_they_look_at():
+    def work(method, n, k, **more):
+        return predict(sized(n, k, stage1={"method": method}, **more)).work
+
+    for method, grows in (("kcenter", 2), ("kmeans", 2), ("vote-k", 4)):
+        small, large = (work(method, n, 50, n_partitions=8).local for n in (40_000, 80_000))
+        assert large / small == pytest.approx(grows, rel=0.1)
+        assert work(method, 40_000, 50).control == 0
+        split = work(method, 40_000, 50, n_partitions=8)
+        assert split.control > 0
+        assert split.certificate == 0
+    # Beyond so many rows, voters are drawn.
+    many = [work("vote-k", n, 50).local for n in (10**5, 2 * 10**5)]
+    assert many[1] / many[0] == pytest.approx(2, rel=0.01)
+    lines = lines_of("x", predict(sized(10**5, 100, stage1={"method": "kmeans"})))
+    assert "certificate" not in lines[-1]
+
+
 def test_a_full_certificate_costs_all_pairs_whether_asked_for_or_not():
     for certificate, cost in (("full", 1e10), ("sampled", 8192e5), ("none", 0)):
         work = predict(sized(100_000, 100, stage1={"certificate": certificate})).work
@@ -78,7 +97,7 @@ def test_a_full_certificate_costs_all_pairs_whether_asked_for_or_not():
 @pytest.mark.parametrize("n", [1000, 20_000, 100_000])
 @pytest.mark.parametrize("parts", [1, 8])
 @pytest.mark.parametrize("certificate", ["auto", "full", "sampled", "none"])
-@pytest.mark.parametrize("method", ["dual-div", "coverage", "random"])
+@pytest.mark.parametrize("method", STAGE1)
 def test_the_certificate_planned_for_is_the_one_a_run_makes(n, parts, certificate, method):
     sizes = sized(n, 10, n_partitions=parts)
     config = Stage1Config(k1=10, certificate=certificate, method=method)

@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selection import ranking as ranking_module
-from selection.stage2 import PER_QUERY, RankOptions
+from selection.stage2 import PER_QUERY, Pool, Queries, RankOptions, Recalled, dense
 
 ALL = sorted(PER_QUERY)
+GROUNDED = ["dual-div", "mutual-information", "s3", "s3-lowest"]
 SHAPES = {
     "q": st.integers(1, 5),
     "n": st.integers(1, 30),
@@ -15,15 +16,21 @@ SHAPES = {
 }
 
 
-def rank(name, queries, pool, *, ground=None, allowed=None, tie_rank=None, n_total=None, **options):
+def keys_of(vectors):
+    """Keys that go with the queries wherever they stand."""
+    return np.ascontiguousarray(vectors[:, :2]).view(np.uint64)[:, 0]
+
+
+def rank(name, queries, pool, *, ground=None, allowed=None, recalled=None, more=None, **options):
+    n = len(pool)
+    fields = {"tie_rank": np.arange(n), "labels": np.arange(n) % 3, "clusters": np.arange(n) % 4}
+    fields |= {"ground": pool if ground is None else ground} | (more or {})
     return PER_QUERY[name](
-        queries,
-        pool,
+        Queries(queries, keys_of(queries)),
+        Pool(pool, **fields),
         options=RankOptions(**{"k": 4, **options}),
         allowed=allowed,
-        tie_rank=np.arange(len(pool)) if tie_rank is None else tie_rank,
-        ground=pool if ground is None else ground,
-        n_total=n_total,
+        recalled=recalled,
     )
 
 
@@ -57,7 +64,19 @@ def literal_gain(query, pool, ground, *, lam, ridge, scale):
 
 
 def test_the_methods_are_those_of_the_documentation():
-    assert ALL == ["dual-div", "knn", "mmr", "s3"]
+    assert ALL == [
+        "dpp",
+        "dual-div",
+        "fixed",
+        "kmeans",
+        "knn",
+        "mmr",
+        "mutual-information",
+        "random",
+        "s3",
+        "s3-lowest",
+        "stratified",
+    ]
 
 
 @settings(deadline=None, max_examples=50)
@@ -94,8 +113,9 @@ def test_dual_div_is_the_literal_gain_given_one_query(unit_vectors, q, n, k, see
     queries, pool, ground = (
         unit_vectors(size, 7, seed=seed + i) for i, size in enumerate((q, n, m))
     )
-    options = {"k": n, "lam": lam, "scale": scale, "ridge": 1e-2, "n_total": 3 * m}
-    result = rank("dual-div", queries, pool, ground=ground, **options)
+    options = {"k": n, "lam": lam, "scale": scale, "ridge": 1e-2}
+    more = {"n_total": 3 * m}
+    result = rank("dual-div", queries, pool, ground=ground, more=more, **options)
     weight = 3.0 if scale == "absolute" else 1 / m
     for query in range(q):
         expected = literal_gain(queries[query], pool, ground, lam=lam, ridge=1e-2, scale=weight)
@@ -160,11 +180,12 @@ def test_batch_size_and_query_order_do_not_matter(unit_vectors, name, monkeypatc
     np.testing.assert_array_equal(rank(name, queries, pool, ground=ground).indices, whole.indices)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", sorted({*ALL} - {"random", "fixed", "stratified", "kmeans"}))
 def test_ties_go_to_the_smaller_rank(unit_vectors, name):
     queries, pool = unit_vectors(5, 8), np.repeat(unit_vectors(3, 8, seed=1), 4, axis=0)
     order = np.random.default_rng(0).permutation(12)
-    first = rank(name, queries, pool, k=1, tie_rank=order, ground=unit_vectors(50, 8, seed=2))
+    ground = unit_vectors(50, 8, seed=2)
+    first = rank(name, queries, pool, k=1, more={"tie_rank": order}, ground=ground)
     for pick in first.indices[:, 0]:
         twins = np.arange(pick // 4 * 4, pick // 4 * 4 + 4)
         assert order[pick] == order[twins].min()
@@ -191,13 +212,108 @@ def test_bad_arrays_are_refused_with_what_was_found(unit_vectors, name):
     with pytest.raises(ValueError, match=r"allowed: found shape \(6, 2\), wanted \(2, 6\)"):
         rank(name, queries, pool, allowed=np.ones((6, 2), dtype=bool))
     with pytest.raises(ValueError, match="tie_rank"):
-        rank(name, queries, pool, tie_rank=np.arange(2))
+        rank(name, queries, pool, more={"tie_rank": np.arange(2)})
+    for field in ("labels", "clusters"):
+        with pytest.raises(ValueError, match=field):
+            rank(name, queries, pool, more={field: np.arange(2)})
 
 
-@pytest.mark.parametrize("name", ["dual-div", "s3"])
+@pytest.mark.parametrize("name", GROUNDED)
 def test_coverage_without_ground_points_is_refused(unit_vectors, name):
     vectors = unit_vectors(4, 3)
     with pytest.raises(ValueError, match="no ground points"):
         rank(name, vectors, vectors, ground=np.empty((0, 3), dtype=np.float32))
     with pytest.raises(ValueError, match="no ground points"):
-        PER_QUERY[name](vectors, vectors, options=RankOptions(k=2), tie_rank=np.arange(4))
+        rank(name, vectors, vectors, more={"ground": None})
+
+
+def test_labels_and_clusters_are_asked_for_where_they_are_read(unit_vectors):
+    vectors = unit_vectors(4, 3)
+    with pytest.raises(ValueError, match="found no labels"):
+        rank("stratified", vectors, vectors, more={"labels": None})
+    with pytest.raises(ValueError, match="found no clusters"):
+        rank("kmeans", vectors, vectors, more={"clusters": None})
+
+
+@settings(deadline=None, max_examples=60)
+@given(name=st.sampled_from(ALL), r=st.integers(1, 12), **SHAPES)
+def test_only_recalled_and_allowed_candidates_are_picked(unit_vectors, name, q, n, k, r, seed):
+    rng = np.random.default_rng(seed)
+    queries, pool = unit_vectors(q, 5, seed=seed), unit_vectors(n, 5, seed=seed + 1)
+    indices = np.stack([rng.permutation(n + r)[:r] for _ in range(q)])
+    indices[indices >= n] = -1
+    relevance = np.where(indices >= 0, rng.random((q, r)), np.nan)
+    allowed = rng.random((q, n)) < 0.6
+    recalled = Recalled(indices, relevance)
+    result = rank(name, queries, pool, k=k, allowed=allowed, recalled=recalled)
+    for query in range(q):
+        usable = {int(i) for i in indices[query] if i >= 0 and allowed[query, i]}
+        picks = result.indices[query, : result.n_valid[query]].tolist()
+        assert len(picks) == len(set(picks)) == min(k, len(usable))
+        assert set(picks) <= usable
+        assert np.isfinite(result.scores[query, : len(picks)]).all()
+
+
+@pytest.mark.parametrize("name", sorted({*ALL} - {"fixed"}))
+def test_the_order_of_the_pool_does_not_matter(unit_vectors, name):
+    queries, pool = unit_vectors(20, 16), unit_vectors(60, 16, seed=1)
+    ground = unit_vectors(300, 16, seed=2)
+    allowed = np.random.default_rng(1).random((20, 60)) < 0.8
+    order = np.random.default_rng(0).permutation(60)
+    codes = {"tie_rank": np.arange(60), "labels": np.arange(60) % 3, "clusters": np.arange(60) % 4}
+    moved = {field: values[order] for field, values in codes.items()}
+    here = rank(name, queries, pool, ground=ground, allowed=allowed, more=codes)
+    there = rank(name, queries, pool[order], ground=ground, allowed=allowed[:, order], more=moved)
+    np.testing.assert_array_equal(order[there.indices], here.indices)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_threads_change_nothing(unit_vectors, name, monkeypatch):
+    monkeypatch.setattr(ranking_module, "_MAX_CHUNK", 9)
+    queries, pool = unit_vectors(61, 24), unit_vectors(90, 24, seed=1)
+    one, three = (rank(name, queries, pool, threads=threads) for threads in (1, 3))
+    np.testing.assert_array_equal(one.indices, three.indices)
+    np.testing.assert_array_equal(one.scores, three.scores)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_queries_without_an_allowed_candidate_get_none(unit_vectors, name):
+    queries, pool = unit_vectors(3, 5), unit_vectors(8, 5, seed=1)
+    allowed = np.zeros((3, 8), dtype=bool)
+    allowed[1] = True
+    result = rank(name, queries, pool, allowed=allowed)
+    assert result.n_valid.tolist() == [0, 4, 0]
+    assert (result.indices[[0, 2]] == -1).all()
+
+
+@pytest.mark.parametrize("name", ["dpp", "knn", "mmr", "s3-lowest", "mutual-information"])
+def test_dense_recall_given_is_dense_recall_made(unit_vectors, name):
+    queries, pool = unit_vectors(9, 12), unit_vectors(80, 12, seed=1)
+    near = dense(Queries(queries, keys_of(queries)), Pool(pool, np.arange(80)), r=20)
+    given, made = (rank(name, queries, pool, recall=20, recalled=one) for one in (near, None))
+    np.testing.assert_array_equal(given.indices, made.indices)
+    np.testing.assert_array_equal(given.scores, made.scores)
+
+
+@pytest.mark.parametrize("name", ["mmr", "dpp", "s3-lowest", "mutual-information"])
+def test_a_pool_too_large_for_its_cosines_is_ranked_the_same(unit_vectors, name, monkeypatch):
+    queries, pool = unit_vectors(9, 12), unit_vectors(80, 12, seed=1)
+    kept = rank(name, queries, pool)
+    monkeypatch.setattr("selection.pool.GRAM_MOST", 79)
+    anew = rank(name, queries, pool)
+    np.testing.assert_array_equal(kept.indices, anew.indices)
+    np.testing.assert_allclose(kept.scores, anew.scores, rtol=1e-9)
+
+
+def test_recalled_candidates_are_checked(unit_vectors):
+    queries, pool = unit_vectors(2, 3), unit_vectors(6, 3)
+    for indices, relevance, message in (
+        ([[0, 6], [1, 2]], [[1, 1], [1, 1]], "found 0 to 6, wanted -1 to 5"),
+        ([[0, -2], [1, 2]], [[1, 1], [1, 1]], "found -2 to 2"),
+        ([[0, 1], [2, 2]], [[1, 1], [1, 1]], "1 of 2 rows name a candidate twice"),
+        ([[0, 1]], [[1, 1]], r"found shape \(1, 2\), wanted \(2, r\)"),
+        ([[0, 1], [1, 2]], [[1], [1]], r"relevance: found shape \(2, 1\), wanted \(2, 2\)"),
+        ([[0, 1], [1, 2]], [[1, np.nan], [1, 1]], "not finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rank("knn", queries, pool, recalled=Recalled(np.array(indices), np.array(relevance)))

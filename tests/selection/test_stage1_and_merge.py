@@ -54,8 +54,8 @@ def judged_on(vectors, rows):
 
 
 def test_the_methods_are_those_of_the_documentation():
-    assert set(STAGE1) == {"dual-div", "coverage", "random"}
-    with pytest.raises(ValueError, match="'best', wanted one of dual-div, coverage, random"):
+    assert set(STAGE1) == {"dual-div", "coverage", "vote-k", "kmeans", "kcenter", "random"}
+    with pytest.raises(ValueError, match="'best', wanted one of dual-div, coverage, vote-k"):
         local_sets_of("best", np.eye(3, dtype=np.float32), np.zeros(3, int), k=1, objective=None)
 
 
@@ -86,7 +86,7 @@ def test_a_partition_trades_coverage_against_diversity_as_the_whole_would(unit_v
     assert partition.picks.tolist() == whole.picks.tolist()
 
 
-@pytest.mark.parametrize("method", ["dual-div", "coverage", "random"])
+@pytest.mark.parametrize("method", STAGE1)
 def test_an_empty_partition_selects_nothing(method):
     nothing = np.empty((0, 4), dtype=np.float32)
     local = select_local(method, nothing, ask(0, 3, n_total=10), effort=EXACT)

@@ -165,29 +165,29 @@ class EmbeddedCorpus:
         small = config.file.model_copy(update={"select": declared(memory, **select)})
         return Config(small, config.arms)
 
-    def sizes(self, *, k1, memory, **select):
+    def sizes(self, *, k1, memory, method="dual-div", **select):
         """What the merge tree for k1 picks depends on, with so much declared `memory`."""
         return Sizes(
             n_rows=len(self.usable),
             dim=self.vectors.shape[1],
             k=k1,
-            stage1=Stage1Config(k1=k1),
+            stage1=Stage1Config(k1=k1, method=method),
             select=declared(memory, **select),
             n_partitions=self.partitions,
             storage=self.storage,
         )
 
-    def memory_for(self, levels, *, k1, **select):
+    def memory_for(self, levels, *, k1, **more):
         """The smallest memory of a worker, in bytes, with which a merge tree has so few levels."""
 
         def has(memory):
             try:
-                found = merges_of(self.sizes(k1=k1, memory=memory, **select))
+                found = merges_of(self.sizes(k1=k1, memory=memory, **more))
             except ConfigError:
                 return False
             return len(found.levels) <= levels
 
-        return bisect.bisect_left(range(2**24), True, lo=2**10, key=has)
+        return bisect.bisect_left(range(2**26), True, lo=2**10, key=has)
 
     def run(self, config, *, encoder_id=ENCODER_ID):
         """A run that has ingested and embedded this corpus."""

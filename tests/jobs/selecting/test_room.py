@@ -152,3 +152,18 @@ def test_the_texts_of_a_partition_do_not_change_the_tree():
 def test_no_more_workers_than_are_needed_change_the_tree():
     few = sized(HUGE, 1000, n_partitions=4096, n_workers=4)
     assert require_room(few) == require_room(replace(few, n_workers=4096, threads=8))
+
+
+def test_votes_and_centres_are_counted_where_they_are_held():
+    def partition(method, **more):
+        stage1 = {"method": method, **more}
+        sizes = sized(10_000, 100, stage1=stage1, n_workers=1)
+        return memory_of(sizes, merges_of(sizes)).partition
+
+    assert partition("vote-k")["votes"] > 10_000 * 150 * 32
+    assert partition("vote-k", neighbours=15)["votes"] < partition("vote-k")["votes"]
+    assert partition("kmeans")["centres"] > 100 * 384 * 20
+    assert not {"votes", "centres", "W"} & {*partition("kcenter"), *partition("random")}
+    tree = sized(HUGE, 1000, n_partitions=1024, stage1={"method": "vote-k"})
+    assert fits(tree)
+    assert memory_of(tree, require_room(tree)).merge["votes"] > 16_384 * 150 * 32

@@ -1,0 +1,124 @@
+"""Pool records as prompts show them: the demonstration, its text, its tokens."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inference.boundaries import Chat, turn_marks
+from inference.budget import TokenCounter
+from inference.engine import EngineSpec
+from inference.ordering import Demonstration
+from inference.prompt_tokens import control_strings
+from inference.prompts import PromptSpec, chat_of, render_demonstration, safe
+from inference.tasks import Task, canonical, verbalize
+from jobs.config_schema import PromptConfig
+from jobs.engines import tokenizer_of
+from jobs.errors import DataError
+from jobs.ledger import Ledger, Marker
+
+# What a demonstration is made of.
+SHOWN_COLUMNS = ["id", "input", "label", "wrong_output", "why"]
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A record as it is shown, None where no task has its label.
+
+    Attributes:
+        text: Input, contrast and answer.
+        n_tokens: Of the text, in the LLM's tokenizer.
+        made_for: Task, engine and format.
+    """
+
+    text: str | None = None
+    n_tokens: int | None = None
+    made_for: str | None = None
+
+
+class Renderer:
+    """Writes records as the prompts of one task, engine and format do."""
+
+    def __init__(
+        self, task: Task, engine: EngineSpec, prompt: PromptConfig, *, made_for: str
+    ) -> None:
+        self._task = task
+        self._prompt = prompt
+        self._made_for = made_for
+        self._spec, _ = layout_of(engine, prompt)
+        self._counter = TokenCounter(tokenizer_of(engine.model, engine.revision))
+
+    def __call__(self, record: Record) -> Shown | None:
+        """The record as shown; None where the task does not have its label."""
+        one = demonstration_of(self._task, record, contrast=self._prompt.negative_pairs)
+        if one is None:
+            return None
+        text = render_demonstration(self._task, safe(self._task, one, self._spec))
+        return Shown(text, self._counter.about(text), self._made_for)
+
+
+def layout_of(engine: EngineSpec, prompt: PromptConfig) -> tuple[PromptSpec, Chat | None]:
+    """How texts are laid out for an engine, with its chat template where that is asked for."""
+    tokenizer = tokenizer_of(engine.model, engine.revision)
+    control = control_strings(tokenizer)
+    if prompt.format != "chat":
+        return PromptSpec(format=prompt.format, control=control), None
+    chat = chat_of(tokenizer, model=engine.model, option="prompt.format: chat")
+    return PromptSpec(format="chat", control=control, turn_marks=turn_marks(chat)), chat
+
+
+def demonstration_of(task: Task, record: Record, *, contrast: bool) -> Demonstration | None:
+    """The record as a demonstration; None where its label is none of the task's.
+
+    Args:
+        task: Spells the answers.
+        record: `SHOWN_COLUMNS` of the pool.
+        contrast: Whether an incorrect answer is shown before the right one.
+    """
+    label = canonical(task, record["label"])
+    if label is None:
+        return None
+    wrong, why = _text(record["wrong_output"]), _text(record["why"])
+    named = canonical(task, wrong)
+    if not contrast or wrong is None or named == label:
+        return Demonstration(record["id"], record["input"], verbalize(task, label))
+    return Demonstration(
+        record["id"],
+        record["input"],
+        verbalize(task, label),
+        wrong_output=wrong if named is None else verbalize(task, named),
+        why=why,
+    )
+
+
+def same_answer(tasks: Sequence[Task], record: Record) -> bool:
+    """Whether the incorrect answer of a record is its label."""
+    wrong = _text(record["wrong_output"])
+    labels = [(canonical(task, wrong), canonical(task, record["label"])) for task in tasks]
+    return any(named is not None and named == label for named, label in labels)
+
+
+def demonstrations_in(
+    ledger: Ledger, pool: Marker, task: Task, wanted: set[str], *, contrast: bool
+) -> dict[str, Demonstration]:
+    """The demonstrations of the pool that are needed, by id.
+
+    Raises:
+        DataError: One has a label that is none of the task's; it was ranked and cannot be shown.
+    """
+    found = {}
+    for record in ledger.read(pool, SHOWN_COLUMNS).to_pylist():
+        if record["id"] in wanted:
+            one = demonstration_of(task, record, contrast=contrast)
+            if one is None:
+                raise DataError(
+                    f"pool record {record['id']!r} has label {record['label']!r}, which is none of "
+                    f"task {task.name!r}; it was ranked and cannot be shown."
+                )
+            found[record["id"]] = one
+    return found
+
+
+def _text(value: str | None) -> str | None:
+    return value if value and value.strip() else None
