@@ -125,29 +125,28 @@ class ScreenedGains:
         One judged gain rules out many candidates, so that they need not even be screened: leaders
         are judged as soon as the screening has cost as much as judging them.
         """
-        now = len(self._trace.picks)
-        leaders = chosen
-        if self._screening.screen is not None:
-            stale = chosen[self._screened_at[chosen] < now]
-            known = threshold > -np.inf
-            # Those that were judged last time and not picked are the likeliest to be next.
-            judged_at = verified_at[chosen]
-            before = chosen[(judged_at > 0) & (judged_at >= self._screened_at[chosen])]
-            self._seen = self._seen[bound[self._seen] >= threshold]
-            if not known and before.size:
-                return self._judge(before[:LEADERS], coverage, verified_at)
-            if known and not stale.size:
-                leaders = chosen
-            elif not self._seen.size or (known and self._spent < self._price):
-                self._spent += self._screening.screen.oracle.n_points * len(stale)
-                self._seen = np.concatenate([self._seen, stale])
-                return self._lower(self._screening.screen, stale, coverage, self._screened_at)
-            else:
-                leaders = self._seen[np.argsort(-bound[self._seen], kind="stable")]
-            raced = self._raced_at[leaders] == now
-            if self._screening.middle is not None and not raced[:LEADERS].all():
-                unraced = leaders[~raced][:_RACED]
-                return self._lower(self._screening.middle, unraced, coverage, self._raced_at)
+        screen, middle = self._screening.screen, self._screening.middle
+        if screen is None:
+            return self._judge(chosen, coverage, verified_at)
+        now, known = len(self._trace.picks), threshold > -np.inf
+        stale = chosen[self._screened_at[chosen] < now]
+        # Those that were judged last time and not picked are the likeliest to be next.
+        judged_at = verified_at[chosen]
+        before = chosen[(judged_at > 0) & (judged_at >= self._screened_at[chosen])]
+        self._seen = self._seen[bound[self._seen] >= threshold]
+        if not known and before.size:
+            return self._judge(before[:LEADERS], coverage, verified_at)
+        if known and not stale.size:
+            leaders = chosen
+        elif not self._seen.size or (known and self._spent < self._price):
+            self._spent += screen.oracle.n_points * len(stale)
+            self._seen = np.concatenate([self._seen, stale])
+            return self._lower(screen, stale, coverage, self._screened_at)
+        else:
+            leaders = self._seen[np.argsort(-bound[self._seen], kind="stable")]
+        raced = self._raced_at[leaders] == now
+        if middle is not None and not raced[:LEADERS].all():
+            return self._lower(middle, leaders[~raced][:_RACED], coverage, self._raced_at)
         return self._judge(leaders[:LEADERS], coverage, verified_at)
 
     def _judge(self, leaders: Int64, coverage: Float64, verified_at: Int64) -> Int64:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from selection.coverage import CoverageShard, LocalCoverage
 from selection.lambda_rule import LambdaRule
-from selection.lazy_greedy import evaluate
+from selection.lazy_greedy import evaluate, lazy_greedy
 from selection.modes import Effort, resolve, sample_rows
 from selection.objective import Objective
-from selection.screening import OwnCover, Sample
+from selection.screening import OwnCover, Sample, Screening
 from selection.stage1 import select_local
 from tests.selection.asking import ask, keys_of
 
@@ -219,3 +219,19 @@ def test_a_candidate_whose_twins_the_sample_missed_keeps_a_margin():
     assert error[0] == pytest.approx(99 / 20 * np.sqrt(79 / 99))
     _, trusting = sample.estimate(first, own, unseen=0.0)
     assert trusting[0] == 0
+
+
+def test_without_a_small_sample_a_whole_batch_is_judged_at_once(unit_vectors, monkeypatch):
+    vectors, sizes = unit_vectors(3000, 16, n_topics=60), []
+    rows = np.arange(0, 3000, 3)
+    oracle = LocalCoverage([CoverageShard(vectors[rows])], vectors)
+    screening = Screening(None, Sample(oracle, np.isin(np.arange(3000), rows), 3000))
+    estimate = Sample.estimate
+
+    def counted(self, indices, own, **more):
+        sizes.append(len(indices))
+        return estimate(self, indices, own, **more)
+
+    monkeypatch.setattr(Sample, "estimate", counted)
+    lazy_greedy(oracle, vectors, ask(3000, 20, weight=3.0), screening=screening)
+    assert max(sizes) > 500
