@@ -102,9 +102,9 @@ def test_masking_a_masked_text_changes_nothing(text):
 )
 def test_no_repetition_makes_the_built_in_rules_slow(unit):
     text = unit * (100_000 // len(unit)) + "x"
-    start = time.process_time()
+    start = time.process_time()  # one that went back at every place would take minutes
     mask(text, ALL)
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 30
 
 
 @pytest.mark.parametrize(
