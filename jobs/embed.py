@@ -1,5 +1,6 @@
 """Embed: rows to unit vectors, one part at a time, in batches that depend on the rows alone."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -110,7 +111,8 @@ class EmbedWork:
             for chunk in ledger.batches(rows, ["id", "input", "status"], rows=CHUNK_ROWS):
                 table = embed_rows(encoder, chunk, storage=self.spec.storage, schema=schema)
                 writer.write(table)
-                _count(stats, table)
+                count_status(stats, table)
+                stats["n_tokens"] += int(table.column("n_tokens").to_numpy().sum())
         marker = ledger.find(unit)
         assert marker is not None
         return marker
@@ -125,29 +127,36 @@ class EmbedWork:
 def embed_rows(encoder: Encoder, rows: pa.Table, *, storage: str, schema: pa.Schema) -> pa.Table:
     """Embed the rows that can be; the others keep their status and get a zero vector."""
     before = rows.column("status").to_pylist()
-    texts = [
-        text if status == Status.OK and text is not None else ""
-        for text, status in zip(rows.column("input").to_pylist(), before, strict=True)
-    ]
-    encoded = encoder.encode(texts, ids=rows.column("id").to_pylist())
-    status = [
-        str(after) if was == Status.OK else was
-        for was, after in zip(before, encoded.status, strict=True)
-    ]
+    encoded = encoder.encode(usable_texts(rows, before), ids=rows.column("id").to_pylist())
     columns = [
         rows.column("id"),
         to_lists(encoded.vectors, storage),
         pa.array(np.asarray(encoded.n_tokens, np.int32)),
         pa.array(np.asarray(encoded.truncated, bool)),
-        pa.array(status, pa.string()),
+        pa.array(status_after(before, encoded.status), pa.string()),
     ]
     return pa.table(columns, schema=schema)
 
 
-def _count(stats: dict[str, Any], table: pa.Table) -> None:
+def usable_texts(rows: pa.Table, status: Sequence[str]) -> list[str]:
+    """The texts that an encoder is given: of rows that are not ok the empty one."""
+    return [
+        text if was == Status.OK and text is not None else ""
+        for text, was in zip(rows.column("input").to_pylist(), status, strict=True)
+    ]
+
+
+def status_after(before: Sequence[str], encoded: Sequence[Status]) -> list[str]:
+    """The status of rows that an encoder has seen: its own where they were ok before."""
+    return [
+        str(after) if was == Status.OK else was for was, after in zip(before, encoded, strict=True)
+    ]
+
+
+def count_status(stats: dict[str, Any], table: pa.Table) -> None:
+    """Add a table's statuses and truncated rows to the counts of its unit."""
     for status, number in value_counts(table.column("status")).items():
         stats["status"][status] = stats["status"].get(status, 0) + number
-    stats["n_tokens"] += int(table.column("n_tokens").to_numpy().sum())
     stats["n_truncated"] += int(table.column("truncated").to_numpy().sum())
 
 

@@ -22,11 +22,10 @@ from inference.sparse_encoder import (
 from inference.status import Status
 from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import SparseEncoderConfig, rules_of
-from jobs.embed import CHUNK_ROWS, reason
+from jobs.embed import CHUNK_ROWS, count_status, reason, status_after, usable_texts
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.run import Run
-from jobs.spill import value_counts
 from jobs.storage import absolute_folder
 from jobs.vectors import SPARSE_SCHEMA, to_sparse_lists
 
@@ -93,7 +92,7 @@ class SparseWork:
             for chunk in ledger.batches(Marker(**payload["rows"]), columns, rows=CHUNK_ROWS):
                 table = encode_rows(encoder, chunk)
                 writer.write(table)
-                _count(stats, table)
+                count_status(stats, table)
         marker = ledger.find(unit)
         assert marker is not None
         return marker
@@ -110,28 +109,14 @@ def encode_rows(encoder: SparseEncoder, rows: pa.Table) -> pa.Table:
     before = [str(Status.OK)] * rows.num_rows
     if "status" in rows.column_names:
         before = rows.column("status").to_pylist()
-    texts = [
-        text if status == Status.OK and text is not None else ""
-        for text, status in zip(rows.column("input").to_pylist(), before, strict=True)
-    ]
-    encoded = encoder.encode(texts)
-    status = [
-        str(after) if was == Status.OK else was
-        for was, after in zip(before, encoded.status, strict=True)
-    ]
+    encoded = encoder.encode(usable_texts(rows, before))
     columns = [
         rows.column("id"),
         *to_sparse_lists(encoded.rows),
         pa.array(np.asarray(encoded.truncated, bool)),
-        pa.array(status, pa.string()),
+        pa.array(status_after(before, encoded.status), pa.string()),
     ]
     return pa.table(columns, schema=SPARSE_SCHEMA)
-
-
-def _count(stats: dict[str, Any], table: pa.Table) -> None:
-    for status, number in value_counts(table.column("status")).items():
-        stats["status"][status] = stats["status"].get(status, 0) + number
-    stats["n_truncated"] += int(table.column("truncated").to_numpy().sum())
 
 
 # The Ray wiring.

@@ -9,6 +9,7 @@ import numpy as np
 from selection.arrays import Float32, Float64, Int64, UInt64, Vectors, rows_of, squared_norms
 from selection.kcenter import farthest_first
 from selection.lloyd import CENTRE_BLOCK, Clusters, Points, lloyd
+from selection.loops import mixed
 from selection.request import Allowance, Request, begin
 from selection.tiles import blocks
 
@@ -122,11 +123,8 @@ def _closeness(points: Points, centres: Float32) -> Float64:
 def _rung_first(keys: UInt64, rate: Float64, *, step: int, n: int) -> Int64:
     """The n points whose clocks ring first, in that order; those of rate 0 never do."""
     with np.errstate(over="ignore"):
-        mixed = keys ^ (np.uint64(step + 1) * np.uint64(0x9E3779B97F4A7C15))
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        mixed ^= mixed >> np.uint64(31)
-    uniform = ((mixed >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+        bits = mixed(keys ^ (np.uint64(step + 1) * np.uint64(0x9E3779B97F4A7C15)))
+    uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
     clocks = np.full(len(keys), np.inf)
     clocks[rate > 0] = -np.log(uniform[rate > 0]) / rate[rate > 0]
     first = np.argsort(clocks, kind="stable")[:n]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from selection.arrays import Float32, Float64, Int32, Int64
+from selection.arrays import Float32, Float64, Int32, Int64, UInt64
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})  # type: ignore[misc]
@@ -259,3 +259,15 @@ def add_to_centres(rows: Float32, mass: Float64, labels: Int64, sums: Float64) -
         weight, total = mass[i], sums[labels[i]]
         for j in range(rows.shape[1]):
             total[j] += weight * rows[i, j]
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
+def mixed(value: np.uint64 | UInt64) -> np.uint64 | UInt64:
+    """The finaliser of splitmix64: every bit of the result hangs on every bit of the value.
+
+    Args:
+        value: uint64, one or an array of them.
+    """
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))

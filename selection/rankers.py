@@ -13,6 +13,7 @@ import numpy as np
 
 from selection.arrays import Bool, Float64, Int64, UInt64
 from selection.dpp import dpp
+from selection.loops import mixed
 from selection.mmr import mmr, stratified
 from selection.mutual_information import mutual_information
 from selection.pool import Pool, Queries, Recalled
@@ -159,14 +160,6 @@ def _first_places(ordered: Int64, places: Int64) -> None:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[misc]
-def _mixed(value: np.uint64) -> np.uint64:
-    """The finaliser of splitmix64: every bit of the result hangs on every bit of the value."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[misc]
 def _draw_rows(
     candidates: Int64,
     keys: UInt64,
@@ -178,12 +171,12 @@ def _draw_rows(
     """Keep the k largest draws of every row, in falling order."""
     k, step = indices.shape[1], np.uint64(0x9E3779B97F4A7C15)
     for query in range(candidates.shape[0]):
-        start, n_held = _mixed(keys[query] + _mixed(seed + step)), 0
+        start, n_held = mixed(keys[query] + mixed(seed + step)), 0
         for column in range(candidates.shape[1]):
             index = candidates[query, column]
             if index < 0:
                 continue
-            bits = _mixed(start + step * np.uint64(tie_rank[index] + 1))
+            bits = mixed(start + step * np.uint64(tie_rank[index] + 1))
             draw = np.float64(bits >> np.uint64(11)) * 2.0**-53
             if n_held == k and draw <= scores[query, k - 1]:
                 continue

@@ -24,6 +24,7 @@ from selection.tiles import (
     padded,
     share_out,
 )
+from selection.torch_coverage import TorchShard
 
 # Rises that are kept, on average for each point; sums from before the oldest are formed anew.
 REMEMBERED = 32
@@ -65,7 +66,6 @@ class RunningCoverage(LocalCoverage):
         super().__init__([self._shard], candidates)
         self._points, self._weights, self._threads = points, weights, threads
         self._total, self._squares = np.zeros((2, len(candidates)), dtype=np.float64)
-        self._risen_after: Int64
         self._start()
 
     def moments(self, indices: Int64) -> tuple[Float64, Float64]:
@@ -96,7 +96,6 @@ class RunningCoverage(LocalCoverage):
         gains = super().add_many(indices)
         risen = np.flatnonzero(self._shard.level > before)
         self._now += 1
-        self._risen_after = np.zeros(0, dtype=np.int64)
         self._risen[risen] = self._now
         self._rises.append(risen.astype(np.int32), before[risen])
         return gains
@@ -114,7 +113,6 @@ class RunningCoverage(LocalCoverage):
 
     def _start(self) -> None:
         self._now = 0
-        self._risen_after = np.zeros(0, dtype=np.int64)
         self._at = np.full(len(self._candidates), -1, dtype=np.int32)
         # The last time that each point's cover rose.
         self._risen = np.zeros(self.n_points, dtype=np.int32)
@@ -122,11 +120,9 @@ class RunningCoverage(LocalCoverage):
 
     def _n_anew(self, since: Int64) -> int:
         """Return how many of the first are best formed anew, by the bytes and products of both."""
-        if not len(self._risen_after):
-            # How many points rose at each time or later, from the start on; none after now.
-            counts = np.bincount(self._risen, minlength=self._now + 2)
-            self._risen_after = np.cumsum(counts[::-1])[::-1].astype(np.int64)
-        risen = self._risen_after[since + 1]
+        # How many points rose last at each time or later, from the start on; none after now.
+        counts = np.bincount(self._risen, minlength=self._now + 2)
+        risen = np.cumsum(counts[::-1])[::-1][since + 1]
         n_forgotten = int(np.searchsorted(since, self._rises.first))
         update = _GATHER * risen + _UPDATE * np.cumsum(risen[::-1])[::-1]
         anew = self.n_points * (_READ + _PRODUCT * np.arange(1.0, len(since) + 1))
@@ -171,6 +167,28 @@ class RunningCoverage(LocalCoverage):
             for (part, _), changes in zip(items, found, strict=True):
                 self._total[indices[part]] += changes[0]
                 self._squares[indices[part]] += changes[1]
+
+
+def sampled_coverage(
+    points: Vectors,
+    candidates: Vectors,
+    *,
+    weights: Float64 | None = None,
+    threads: int = 1,
+    device: str = "cpu",
+) -> LocalCoverage:
+    """Return the sums over a sample: on a CPU brought up to date, on a GPU formed anew.
+
+    Args:
+        points: As `RunningCoverage`.
+        candidates: As `RunningCoverage`.
+        weights: As `RunningCoverage`.
+        threads: As `RunningCoverage`.
+        device: `cpu`, or a torch device.
+    """
+    if device == "cpu":
+        return RunningCoverage(points, candidates, weights=weights, threads=threads)
+    return LocalCoverage([TorchShard(points, weights=weights, device=device)], candidates)
 
 
 class _Rises:

@@ -18,7 +18,7 @@ from selection.lazy_greedy import evaluate, knapsack_greedy, lazy_greedy
 from selection.modes import Effort, middle_points, resolve, sample_rows
 from selection.objective import Objective
 from selection.request import Allowance, Limits, Request, begin
-from selection.running import RunningCoverage
+from selection.running import sampled_coverage
 from selection.screening import Sample, Screening
 from selection.torch_coverage import TorchShard
 from selection.trace import Selection
@@ -127,17 +127,27 @@ def _measured(
     oracle: CoverageOracle, candidates: Vectors, request: Request, picks: Int64
 ) -> Selection:
     """What picks that f did not choose are worth."""
-    result = evaluate(
+    result = _evaluated(oracle, candidates, request, picks, request.objective)
+    return replace(result, n_candidates=int(Allowance(request.limits, len(candidates)).alive.sum()))
+
+
+def _evaluated(
+    oracle: CoverageOracle,
+    candidates: Vectors,
+    request: Request,
+    picks: Int64,
+    objective: Objective,
+) -> Selection:
+    return evaluate(
         oracle,
         candidates,
         picks,
-        objective=request.objective,
+        objective=objective,
         n_total=request.n_total,
         coverage_weight=request.coverage_weight,
         given=request.given,
         quality=request.quality,
     )
-    return replace(result, n_candidates=int(Allowance(request.limits, len(candidates)).alive.sum()))
 
 
 STAGE1: dict[str, Method] = {
@@ -312,17 +322,9 @@ def search(
         objective = without_lambda(objective)
 
     def judged(n: int) -> Selection:
-        exact = evaluate(
-            oracle,
-            candidates,
-            found.picks[:n],
-            # A rule may end at 0, and all terms are wanted all the same.
-            objective=replace(objective, lam=1.0 if objective.diverse else 0.0, rule=None),
-            n_total=request.n_total,
-            coverage_weight=request.coverage_weight,
-            given=request.given,
-            quality=request.quality,
-        )
+        # A rule may end at 0, and all terms are wanted all the same.
+        all_terms = replace(objective, lam=1.0 if objective.diverse else 0.0, rule=None)
+        exact = _evaluated(oracle, candidates, request, found.picks[:n], all_terms)
         lams = found.lams[:n]
         return exact.weighed(lams, float(lams[-1]) if n else found.lam)
 
@@ -364,7 +366,14 @@ class Ground:
 
     def all_of_it(self) -> LocalCoverage:
         """Sums over all points, of candidates that are these points."""
-        return self._coverage(self._vectors, self._weights)
+        points, weights = self._vectors, self._weights
+        if self._device != "cpu":
+            shard = TorchShard(points, weights=weights, device=self._device)
+            return LocalCoverage([shard], self._vectors)
+        if points.dtype == np.float16 and 4 * points.size <= self._wide_bytes:
+            points = rows_of(points, slice(None))
+        own = CoverageShard(points, weights=weights, threads=self._threads)
+        return LocalCoverage([own], self._vectors)
 
     def screening(self, effort: Effort, request: Request) -> Screening:
         """Samples of an effort whose mode is `screened`, drawn by the request's keys."""
@@ -381,25 +390,11 @@ class Ground:
         members = np.zeros(len(self._vectors), dtype=np.bool_)
         members[rows] = True
         weights = None if self._weights is None else self._weights[rows]
-        points = rows_of(self._vectors, rows)
-        oracle: LocalCoverage
-        if self._device == "cpu":
-            oracle = RunningCoverage(points, self._vectors, weights=weights, threads=self._threads)
-        else:
-            oracle = self._coverage(points, weights)
-        return Sample(
-            oracle,
-            members,
-            len(self._vectors),
-            self._weights,
+        oracle = sampled_coverage(
+            rows_of(self._vectors, rows),
+            self._vectors,
+            weights=weights,
+            threads=self._threads,
+            device=self._device,
         )
-
-    def _coverage(self, points: Vectors, weights: Float64 | None) -> LocalCoverage:
-        if self._device == "cpu":
-            if points.dtype == np.float16 and 4 * points.size <= self._wide_bytes:
-                points = rows_of(points, slice(None))
-            shard = CoverageShard(points, weights=weights, threads=self._threads)
-            return LocalCoverage([shard], self._vectors)
-        return LocalCoverage(
-            [TorchShard(points, weights=weights, device=self._device)], self._vectors
-        )
+        return Sample(oracle, members, len(self._vectors), self._weights)

@@ -23,12 +23,11 @@ from jobs.selecting.oracle import oracles
 from jobs.selecting.union import Union, list_of_vectors, stored_matrix, union_of
 from jobs.selecting.workers import Workers
 from jobs.vectors import shares
-from selection.coverage import CoverageOracle, LocalCoverage
+from selection.coverage import CoverageOracle
 from selection.merge import Merged, merge
 from selection.modes import resolve, sample_rows
-from selection.running import RunningCoverage
+from selection.running import sampled_coverage
 from selection.screening import Sample, Screening
-from selection.torch_coverage import TorchShard
 from selection.tree import MergePlan
 
 
@@ -202,12 +201,13 @@ class _Points:
     def oracle(self, rows: Indices) -> CoverageOracle:
         vectors = self.vectors if len(rows) == len(self.vectors) else self.vectors[rows]
         weights = None if self.weights is None else self.weights[rows]
-        if self.aim.device == "cpu":
-            return RunningCoverage(
-                vectors, self.union.vectors, weights=weights, threads=self.aim.threads
-            )
-        shard = TorchShard(vectors, weights=weights, device=self.aim.device)
-        return LocalCoverage([shard], self.union.vectors)
+        return sampled_coverage(
+            vectors,
+            self.union.vectors,
+            weights=weights,
+            threads=self.aim.threads,
+            device=self.aim.device,
+        )
 
     def sample(self, oracle: CoverageOracle, rows: Indices) -> Sample:
         drawn = self.ids.take(pa.array(rows)).combine_chunks()
