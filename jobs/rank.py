@@ -8,6 +8,7 @@ import pyarrow as pa
 from jobs.annotate import usable_labels
 from jobs.cluster import finish, threads
 from jobs.config_schema import Arm, Stage2Config
+from jobs.epr import finish_maps
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
 from jobs.rank_work import (
@@ -20,6 +21,7 @@ from jobs.rank_work import (
 )
 from jobs.run import Run
 from jobs.select import NO_STAGE1
+from jobs.selecting.id_files import existing
 from jobs.tasks import task_of
 from selection.mutual_information import KEPT_MOST
 
@@ -36,24 +38,27 @@ class Need:
         mark: Fingerprint.
         pool: Ids that may be shown, in the order they were picked; empty: nothing is shown.
         labels: Their labels.
+        map: By which candidates are recalled; None: by the vectors as they are, or by words.
     """
 
     arm: Arm
     mark: str
     pool: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    map: Marker | None = None
 
     def unit(self, name: str) -> Unit:
         """A unit of this need's folder."""
         return Unit(f"demonstrations/{self.mark}", name, self.mark)
 
 
-# What it needs: the pool, its vectors, and the vectors of the queries.
+# What it needs: the pool, its vectors, and the vectors of the queries; for `recall_by: epr` the LLM.
 
 
 def run_stage(run: Run) -> None:
     """Rank for every arm; arms that need the same share it."""
-    by_arm = {arm.name: _need(run, arm) for arm in run.arms}
+    maps = finish_maps(run, [arm for arm in run.arms if learns(arm)])
+    by_arm = {arm.name: _need(run, arm, maps.get(arm.name)) for arm in run.arms}
     needs = {need.mark: need for need in by_arm.values()}
     payloads = {mark: _shared(run, need) for mark, need in needs.items()}
     _finish_pools(run, list(needs.values()), payloads)
@@ -87,6 +92,8 @@ def check(arm: Arm) -> None:
             f"{where}: stage2.recall_by = {stage2.recall_by} needs stage2.condition_on = query: "
             "one set for all queries is chosen from the whole pool."
         )
+    if learns(arm) and isinstance(stage2.epr.also, str):
+        existing(stage2.epr.also, key=f"{where}: stage2.epr.also")
     shows = not shows_nothing(stage2)
     if shows and arm.stage1.method == NO_STAGE1:
         raise ConfigError(
@@ -100,7 +107,7 @@ def check(arm: Arm) -> None:
         )
 
 
-def _need(run: Run, arm: Arm) -> Need:
+def _need(run: Run, arm: Arm, learned: Marker | None) -> Need:
     rows = [part.marker.stats["texts"] for part in run.tables["queries"].parts]
     if shows_nothing(arm.stage2):
         return Need(arm, fingerprint("rank", VERSION, ZERO_SHOT, rows))
@@ -115,7 +122,9 @@ def _need(run: Run, arm: Arm) -> Need:
     depends = [
         run.candidates[arm.name].checksum,
         pool,
-        arm.stage2.model_dump(by_alias=True),
+        # What a map was learned by stands in the map.
+        arm.stage2.model_dump(by_alias=True, exclude={"epr"}),
+        learned and learned.checksum,
         arm.prompt.spare,
         [marker.fingerprint for marker in run.vectors[arm.encoder, "queries"]],
         rows,
@@ -128,7 +137,7 @@ def _need(run: Run, arm: Arm) -> Need:
         depends.append(arm.seed)
     if arm.stage2.method == "stratified":
         depends.append(list(labels.values()))
-    return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()))
+    return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()), learned)
 
 
 def _require_room(run: Run, arm: Arm, n: int) -> None:
@@ -150,6 +159,11 @@ def shows_nothing(stage2: Stage2Config) -> bool:
     return stage2.method == ZERO_SHOT or stage2.k == 0
 
 
+def learns(arm: Arm) -> bool:
+    """Whether an arm recalls by a map that an LLM taught."""
+    return arm.stage2.recall_by == "epr" and not shows_nothing(arm.stage2)
+
+
 # The Ray wiring; the Ray-free functions on one part are in `rank_work`.
 
 
@@ -165,6 +179,7 @@ def _shared(run: Run, need: Need) -> dict[str, Any]:
         "pool": None,
         "ground": None,
         "scores": None,
+        "map": need.map and need.map.as_dict(),
     }
 
 

@@ -13,6 +13,7 @@ STAGE_ENTRIES = {
     "embeddings": "embed",
     "selections": "select",
     "pool": "annotate",
+    "epr": "rank",
     "demonstrations": "rank",
     "prompts": "assemble",
     "outputs": "generate",
