@@ -15,6 +15,8 @@ from jobs.vectors import Matrix, to_lists, to_matrix
 
 MAP_KEY = b"dualdiv.epr"
 WEIGHTS = "weights"
+# Whom a map is of; without these nobody can say whether it fits.
+BOUND = ("encoder_id", "llm", "engine")
 
 
 def map_table(weights: Matrix, facts: Mapping[str, Any]) -> pa.Table:
@@ -49,6 +51,7 @@ def read_map(path: str, *, key: str) -> tuple[pa.Table, dict[str, Any]]:
     try:
         table = pq.read_table(path)
         facts = json.loads((table.schema.metadata or {})[MAP_KEY])
+        _ = [facts[name] for name in BOUND]
         weights = to_matrix(table[WEIGHTS])
     except (pa.ArrowException, OSError, KeyError, ValueError, AttributeError) as error:
         raise DataError(

@@ -98,7 +98,7 @@ def pool_table(run: Run, arm: Arm) -> pa.Table:
     assert run.pool is not None
     labels = usable_labels(run, arm.name, task_of(run, arm.task))
     vectors = run.ledger.read(run.candidates[arm.name], ["id", "vector"])
-    vectors = vectors.filter(pc.is_in(vectors["id"], value_set=pa.array(labels, pa.string())))
+    vectors = vectors.filter(pc.is_in(vectors["id"], value_set=pa.array(list(labels), pa.string())))
     texts = run.ledger.read(run.pool, ["id", "input"])
     inputs = dict(zip(texts["id"].to_pylist(), texts["input"].to_pylist(), strict=True))
     ids = vectors["id"].to_pylist()
@@ -110,7 +110,7 @@ def read_rows(ledger: Ledger, rows: Marker, vectors: Marker) -> Texts:
     """Training rows that have a vector."""
     texts = ledger.read(rows, COLUMNS)
     embedded = ledger.read(vectors, ["vector", "status"])
-    usable = pc.equal(embedded["status"], Status.OK)
+    usable = pc.equal(embedded["status"], str(Status.OK))
     return _texts(texts.filter(usable), to_matrix(embedded.filter(usable)["vector"]))
 
 
@@ -165,7 +165,7 @@ def _also(run: Run, arm: Arm, task: Task) -> Mapping[str, tuple[str, str]]:
     wanted, found = pa.array(ids, pa.string()), {}
     for part in run.tables["corpus"].parts:
         table = run.ledger.read(part.marker, [*COLUMNS, "status"])
-        here = pc.and_(pc.is_in(table["id"], value_set=wanted), pc.equal(table["status"], "ok"))
+        here = pc.and_(pc.is_in(table["id"], value_set=wanted), pc.equal(table["status"], str(Status.OK)))
         found |= {row["id"]: row for row in table.filter(here).to_pylist()}
     require_found(ids, np.array([row_id in found for row_id in ids]), key=key)
     labels = {row_id: canonical(task, found[row_id]["label"]) for row_id in ids}

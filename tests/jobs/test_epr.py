@@ -353,8 +353,13 @@ def test_a_file_that_is_no_map_is_refused(taught):
     taught.config["stage2"]["epr"] = {"map": str(taught.root / "queries.jsonl")}
     with pytest.raises(DataError, match=r"queries\.jsonl: is no learned map"):
         taught.execute("rank")
+    pq.write_table(map_table(np.eye(384, dtype=np.float32), {"llm": "x"}), taught.root / "no.parquet")
+    taught.config["stage2"]["epr"] = {"map": str(taught.root / "no.parquet")}
+    with pytest.raises(DataError, match=r"no\.parquet: is no learned map \('encoder_id'\)"):
+        taught.execute("rank")
     broken = np.full((2, 384), np.nan, np.float32)
-    pq.write_table(map_table(broken, {}), taught.root / "nan.parquet")
+    bound = dict.fromkeys(("encoder_id", "llm", "engine"), "x")
+    pq.write_table(map_table(broken, bound), taught.root / "nan.parquet")
     taught.config["stage2"]["epr"] = {"map": str(taught.root / "nan.parquet")}
     with pytest.raises(DataError, match=r"nan\.parquet: its weights are not finite"):
         taught.execute("rank")
@@ -384,6 +389,13 @@ def test_what_cannot_be_is_a_config_error(taught, stage2, words):
     taught.config["stage2"] |= stage2
     with pytest.raises(ConfigError, match=words):
         taught.execute("rank")
+
+
+def test_an_arm_or_a_grid_changes_one_key_of_the_section_and_keeps_the_others(taught):
+    taught.config["arms"] = [{"name": "main", "stage2": {"epr": {"steps": 3}}}]
+    taught.config["grid"] = {"stage2.epr.pull": [0.5, 2.0]}
+    found = [arm.stage2.epr for arm in load(taught.path).arms]
+    assert [(one.candidates, one.steps, one.pull) for one in found] == [(8, 3, 0.5), (8, 3, 2.0)]
 
 
 def test_a_run_without_the_map_forgets_it_in_the_manifest(taught):
