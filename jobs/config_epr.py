@@ -28,8 +28,8 @@ class EprConfig(Section):
     candidates: int = Field(20, ge=2)
     positives: int = Field(3, ge=1)
     negatives: int = Field(3, ge=1)
-    temperature: float = Field(0.05, gt=0)
-    pull: float = Field(0.1, gt=0)
+    temperature: float = Field(0.2, gt=0)
+    pull: float = Field(0.03, gt=0)
     steps: int = Field(100, ge=1)
     rank: int | None = Field(None, ge=1)
 

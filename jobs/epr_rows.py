@@ -141,7 +141,7 @@ def allowed_pairs(rows: Texts, records: Texts, *, ceiling: float | None) -> Bool
 def candidates_of(
     rows: Texts, records: Texts, *, n: int, ceiling: float | None
 ) -> dict[str, list[str]]:
-    """The ids of the n nearest records of each row, nearest first; rows without any are left out."""
+    """The n nearest records of each row by id, nearest first; rows without any are left out."""
     queries = Queries(rows.vectors, random_keys(rows.ids, 0))
     pool = Pool(records.vectors, records.tie_rank)
     near = dense(queries, pool, r=n, allowed=allowed_pairs(rows, records, ceiling=ceiling))
@@ -165,7 +165,9 @@ def _also(run: Run, arm: Arm, task: Task) -> Mapping[str, tuple[str, str]]:
     wanted, found = pa.array(ids, pa.string()), {}
     for part in run.tables["corpus"].parts:
         table = run.ledger.read(part.marker, [*COLUMNS, "status"])
-        here = pc.and_(pc.is_in(table["id"], value_set=wanted), pc.equal(table["status"], str(Status.OK)))
+        here = pc.and_(
+            pc.is_in(table["id"], value_set=wanted), pc.equal(table["status"], str(Status.OK))
+        )
         found |= {row["id"]: row for row in table.filter(here).to_pylist()}
     require_found(ids, np.array([row_id in found for row_id in ids]), key=key)
     labels = {row_id: canonical(task, found[row_id]["label"]) for row_id in ids}

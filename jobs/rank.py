@@ -52,7 +52,7 @@ class Need:
         return Unit(f"demonstrations/{self.mark}", name, self.mark)
 
 
-# What it needs: the pool, its vectors, and the vectors of the queries; for `recall_by: epr` the LLM.
+# What it needs: the pool, its vectors, the vectors of the queries; the LLM to learn a map.
 
 
 def run_stage(run: Run) -> None:

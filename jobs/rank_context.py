@@ -120,9 +120,7 @@ class Learned:
 
     def similarities(self, queries: Queries, ranking: Ranking) -> npt.NDArray[np.float64]:
         """Return the cosines of mapped vectors by which demonstrations are put in order."""
-        return similarities_of(
-            mapped(queries.vectors, self._weights), self._pool.vectors, ranking
-        )
+        return similarities_of(mapped(queries.vectors, self._weights), self._pool.vectors, ranking)
 
 
 class Tags:

@@ -127,7 +127,8 @@ class RankWork:
 
         Args:
             payload: `unit`, `rows` (marker of the query part), `vectors` (its embeddings),
-                `stage2`, `spare`, `n_total`, `pool`, `ground`, `scores` and `map` (markers, or null).
+                `stage2`, `spare`, `n_total`, and the markers `pool`, `ground`, `scores` and `map`,
+                each of which may be null.
 
         Returns:
             Marker of the demonstrations, one row a query in the order of the part.

@@ -38,8 +38,8 @@ class EprOptions:
         batch: Rows whose records count against each other, at least 1.
     """
 
-    temperature: float = 0.05
-    pull: float = 0.1
+    temperature: float = 0.2
+    pull: float = 0.03
     steps: int = 100
     rank: int | None = None
     batch: int = 256
@@ -179,9 +179,7 @@ def _start(records: Float32, rank: int | None) -> Float64:
     return main * signs
 
 
-def _descend(
-    start: Float64, batches: Sequence[Batch], options: EprOptions
-) -> tuple[Float64, int]:
+def _descend(start: Float64, batches: Sequence[Batch], options: EprOptions) -> tuple[Float64, int]:
     n_rows = sum(len(batch.rows) for batch in batches)
 
     def objective(flat: Float64) -> tuple[float, Float64]:

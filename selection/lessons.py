@@ -106,13 +106,17 @@ def in_order(lessons: Lessons) -> Lessons:
         negatives=place[lessons.negatives],
         open=lessons.open[:, order],
     )
-    teaches = (lessons.positives >= 0).any(axis=1) & (lessons.negatives >= 0).any(axis=1)
+    both = np.stack(
+        [lessons.positives.max(axis=1, initial=-1), lessons.negatives.max(axis=1, initial=-1)]
+    )
+    teaches = np.min(both, axis=0) >= 0
     if not teaches.any():
         raise ValueError(
             f"epr: found {len(lessons)} rows, none with a positive and a negative; wanted one"
         )
     by_key = np.argsort(lessons.keys, kind="stable")
-    return lessons[by_key[teaches[by_key]]]
+    kept: Int64 = by_key[teaches[by_key]]
+    return lessons[kept]
 
 
 def batches_of(lessons: Lessons, size: int) -> list[Batch]:
@@ -126,9 +130,9 @@ def _batch(lessons: Lessons) -> Batch:
     marks = np.zeros((2, m, n + 1), dtype=np.bool_)  # the last column takes the -1
     for mark, places in zip(marks, (lessons.positives, lessons.negatives), strict=True):
         mark[np.arange(m)[:, None], places] = True
-    positive, negative = marks[:, :, :n]
-    used = np.flatnonzero((positive | negative).any(axis=0))
-    positive, own = positive[:, used], negative[:, used]
+    positive, own = marks[0, :, :n], marks[1, :, :n]
+    used = np.flatnonzero((positive | own).any(axis=0))
+    positive, own = positive[:, used], own[:, used]
     return Batch(
         rows=lessons.rows.astype(np.float64),
         records=lessons.records[used].astype(np.float64),

@@ -36,11 +36,13 @@ def by_torch(weights, batch, temperature):
         ]
         total = total + torch.stack(each).mean()
     total.backward()
-    return float(total), matrix.grad.numpy()
+    return float(total.detach()), matrix.grad.numpy()
 
 
 def test_a_positive_on_the_row_and_a_negative_across_by_hand():
-    batch = Batch(E1[None], np.array([E1, E2]), np.array([[True, False]]), np.array([[False, True]]))
+    batch = Batch(
+        E1[None], np.array([E1, E2]), np.array([[True, False]]), np.array([[False, True]])
+    )
     value, gradient = loss_and_gradient(np.eye(2), batch, temperature=1.0)
     assert value == pytest.approx(np.log(1 + np.exp(-1)))
     # Only the negative can turn: towards the row from either side, as often as it is mistaken.
@@ -102,7 +104,9 @@ def test_the_order_of_rows_and_records_changes_nothing():
 
 def test_what_is_mapped_to_nothing_pulls_at_nothing():
     weights = np.array([[0.0, 1.0]])  # E1 is lost
-    batch = Batch(E1[None], np.array([E1, E2]), np.array([[True, False]]), np.array([[False, True]]))
+    batch = Batch(
+        E1[None], np.array([E1, E2]), np.array([[True, False]]), np.array([[False, True]])
+    )
     value, gradient = loss_and_gradient(weights, batch, temperature=0.1)
     assert value == pytest.approx(np.log(2))
     np.testing.assert_array_equal(gradient, [[0, 0]])
