@@ -11,26 +11,36 @@ Prediction, written before measuring (pool 100, 10 candidates a text, 200 querie
 three (about +-.035) that does too, just. The map lowers the loss of held-out texts by a tenth. Of
 the 4 demonstrations .45 share the query's label with dense, .50 with epr: 100 texts are few for
 384 x 384 numbers, and the LLM mostly repeats a label that it sees.
+
+The last table, added after these were measured, asks what taught the map.
 """
 
 import argparse
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
 from inference.scoring import bootstrap, bootstrap_difference, score
 from jobs.config import load
+from jobs.config_epr import EprConfig
+from jobs.epr_rows import Texts, allowed_pairs, read_pool, read_rows
+from jobs.epr_work import lessons_of
 from jobs.ledger import Ledger
 from jobs.pipeline import execute
 from jobs.progress import Progress
 from jobs.status import markers_in
+from jobs.vectors import to_matrix
+from selection.epr import mapped, train
+from selection.lessons import Lessons
 from tests.benchmarks.report import Bar, bars, head, table
 
 RECALL = ("dense", "epr")
@@ -68,6 +78,7 @@ def main() -> None:
     whole = difference(found, seeds, labels)
     print(differences_table(each | {"all": whole}), end="\n\n")
     print(losses_table(manifest["epr"]), end="\n\n")
+    print(controls_table(out, manifest), end="\n\n")
     print(bars([Bar("all seeds: accuracy of epr above dense", whole[0], 0.0, at_least=True)]))
 
 
@@ -174,6 +185,50 @@ def losses_table(entries: dict[str, Any]) -> str:
         rows.append([name, *counts, *losses])
     columns = ["map of", "texts that teach", "of", "prompts", "steps"]
     return table([*columns, "loss before", "after", "held out before", "after"], rows)
+
+
+def controls_table(out: Path, manifest: dict[str, Any]) -> str:
+    """Share of the 4 nearest with the query's label, by maps that other scores taught; no LLM."""
+    ledger = Ledger(str(out))
+    parts = manifest["embeddings"]["minilm"]["queries"]["parts"]
+    tables = [ledger.read(marker) for marker in markers_in(parts)]
+    queries = np.concatenate([to_matrix(one["vector"]) for one in tables])
+    ids = [row_id for one in tables for row_id in one["id"].to_pylist()]
+    rows = []
+    for name, entry in manifest["epr"].items():
+        gold = {row["id"]: row["gold"] for row in _read(out, manifest["outputs"][name])}
+        labels = np.array([gold[row_id] for row_id in ids], object)
+        texts = read_rows(ledger, *markers_in([entry["rows"], entry["vectors"]]))
+        records = read_pool(ledger, *markers_in(entry["pool"]))
+        scores = pa.concat_tables([ledger.read(one) for one in markers_in(entry["scores"])])
+        shares = [_same_label(queries, labels, records, np.eye(queries.shape[1]))]
+        for lessons in _controls(texts, records, scores):
+            shares.append(_same_label(queries, labels, records, train(lessons).weights))
+        rows.append([name, *shares])
+    taught = ["the LLM", "labels", "chance", "the LLM, all in the batch count against"]
+    return table(["map of", "none", *(f"taught by {one}" for one in taught)], rows)
+
+
+def _controls(texts: Texts, records: Texts, scores: pa.Table) -> Iterator[Lessons]:
+    """Lessons of the LLM's scores; of labels; of draws; of the LLM without leaving labels out."""
+    settings = {"epr": EprConfig().model_dump(), "ceiling": None, "seed": 0}
+    label = dict(zip(texts.ids + records.ids, texts.labels + records.labels, strict=True))
+    pairs = zip(scores["id"].to_pylist(), scores["candidate_id"].to_pylist(), strict=True)
+    draws = np.random.default_rng(0).random(scores.num_rows)
+    same = np.array([label[row_id] == label[other] for row_id, other in pairs])
+    known = lessons_of(texts, records, scores, settings)
+    yield known
+    for values in (same + 1e-3 * draws, draws):
+        at = scores.schema.get_field_index("score")
+        other = scores.set_column(at, "score", pa.array(values.astype(np.float64)))
+        yield lessons_of(texts, records, other, settings)
+    yield replace(known, open=allowed_pairs(texts, records, ceiling=None))
+
+
+def _same_label(queries: Any, labels: Any, records: Texts, weights: Any) -> float:
+    left, right = (mapped(some, weights.astype(np.float32)) for some in (queries, records.vectors))
+    near = np.argsort(-(left @ right.T), axis=1)[:, :4]
+    return float((np.array(records.labels, object)[near] == labels[:, None]).mean())
 
 
 def _read(out: Path, entry: Any) -> Rows:
