@@ -8,6 +8,7 @@ from jobs.config_schema import ConfigFile
 from jobs.embed import encoder_spec, identify
 from jobs.embed_sparse import identify_sparse
 from jobs.engines import check_chat, engine_spec, tokenizer_of
+from jobs.epr import check_map
 from jobs.errors import ConfigError
 from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
@@ -67,12 +68,16 @@ def _check_tasks(file: ConfigFile) -> None:
 
 
 def _check_engines(config: Config) -> None:
+    file = config.file
     for arm in config.arms:
-        spec = engine_spec(config.file.engines[arm.engine], key=f"engines.{arm.engine}")
+        spec = engine_spec(file.engines[arm.engine], key=f"engines.{arm.engine}")
         tokenizer_of(spec.model, spec.revision)
-        task_config = config.file.tasks[arm.task]
+        task_config = file.tasks[arm.task]
         if task_config.labels is not None:
             task = build(arm.task, task_config, {})
             assemble.max_prompt_tokens(spec, arm.prompt, arm.generate, task)
         if arm.prompt.format == "chat":
             check_chat(spec, engine=arm.engine, arm=arm.name)
+        if rank.learns(arm):
+            encoder = encoder_spec(file.encoders[arm.encoder], key=f"encoders.{arm.encoder}")
+            check_map(arm, encoder_id=identify(arm.encoder, encoder), engine=spec)

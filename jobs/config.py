@@ -19,6 +19,8 @@ SECRET = re.compile(
     r"(^|_)(api_?key|secret|password|credentials?|auth_?token|hf_token|token)$", re.I
 )
 ARM_SECTIONS = ("stage1", "stage2", "prompt", "generate")
+# Sections inside them, of which an arm may name some keys and keep the others.
+SUBSECTIONS = {"stage2": ("epr",)}
 ARM_NAMES = {"task": "tasks", "encoder": "encoders", "engine": "engines"}
 SHORTHAND = {"stage1": "method", "stage2": "method", "prompt": "format", "generate": "decoder"}
 
@@ -191,6 +193,9 @@ def _arm(file: ConfigFile, raw: dict[str, Any], point: Sequence[Any], *, where: 
         if not isinstance(override, dict):
             override = {SHORTHAND[section]: override}
         full[section] = base | override
+        for key in SUBSECTIONS.get(section, ()):
+            if isinstance(override.get(key), dict):
+                full[section][key] = base[key] | override[key]
     for key, table in ARM_NAMES.items():
         full[key] = raw.get(key) or _only(getattr(file, table), key, where=where)
         if not isinstance(full[key], str) or full[key] not in getattr(file, table):

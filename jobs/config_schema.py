@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from inference.masking import MaskRule, mask_rules
+from jobs.config_epr import EprConfig
 from jobs.config_section import Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
 
@@ -207,8 +208,9 @@ class Stage2Config(Section):
     ridge: float = Field(1e-3, ge=0, lt=1)
     mmr_lambda: float = Field(0.5, ge=0, le=1)
     recall: int = Field(50, ge=1)
-    recall_by: Literal["dense", "lexical", "sparse", "hybrid"] = "dense"
+    recall_by: Literal["dense", "lexical", "sparse", "hybrid", "epr"] = "dense"
     sparse_encoder: str | None = None
+    epr: EprConfig = EprConfig()
     k_rrf: float = Field(60.0, gt=0)
     exact_up_to: int = Field(100_000, ge=0)
     theta: float = Field(2.0, ge=0)

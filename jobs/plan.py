@@ -24,7 +24,7 @@ from jobs.plan_lines import lines_of
 from jobs.plan_select import Stage1Plan, plan_settings
 from jobs.plan_sparse import plan_sparse, sparse_lines
 from jobs.progress import Progress
-from jobs.rank import shows_nothing
+from jobs.rank import learns, shows_nothing
 from jobs.readers.files import read_rows
 from jobs.readers.sources import SourceFile, find
 from jobs.select import NO_STAGE1
@@ -195,12 +195,24 @@ def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
     answer = _mean_tokens(spec.model, spec.revision, list(task.labels))
     each = _mean_tokens(spec.model, spec.revision, bare) + query + k * (text + answer + 6)
     most = spec.max_model_len - arm.generate.max_tokens
+    alone = _mean_tokens(spec.model, spec.revision, bare) + 2 * text + answer + 6
+    trials = _trials(arm, tables["corpus"]["rows"])
     return {
+        "epr_prompts": trials,
+        "epr_prompt_tokens": round(trials * alone),
         "prompts": tables["queries"]["rows"],
         "prompt_tokens_mean": each,
         "prompt_tokens": round(each * tables["queries"]["rows"]),
         "max_prompt_tokens": min(most, arm.prompt.token_budget or most),
     }
+
+
+def _trials(arm: Arm, n_rows: int) -> int:
+    """Prompts that the LLM scores before a map is learned; `also` is not counted."""
+    if not learns(arm) or arm.stage2.epr.map is not None:
+        return 0
+    pool = min(n_rows, arm.stage1.k1 or n_rows)
+    return min(arm.stage2.epr.rows, pool) * max(0, min(arm.stage2.epr.candidates, pool - 1))
 
 
 def _disk(tables: dict[str, Any], encoders: dict[str, Any], arms: dict[str, Any]) -> int:
@@ -229,12 +241,15 @@ def _seconds(answer: dict[str, Any]) -> dict[str, float]:
     both = [*answer["encoders"].values(), *answer["sparse_encoders"].values()]
     embed = sum(one["tokens"] for one in both)
     prompts = sum(one["prompt_tokens"] for one in answer["arms"].values())
+    trials = sum(one["epr_prompt_tokens"] for one in answer["arms"].values())
     seconds = {
         "start": SECONDS_TO_START,
         "embed": embed / RATES["embed_tokens"] / 2,
         "select": answer["select"]["seconds_on_two_cores"],
         "generate": prompts / RATES["prompt_tokens"] / 2,
     }
+    if trials:
+        seconds["epr"] = trials / RATES["prompt_tokens"] / 2
     return {name: round(value, 1) for name, value in seconds.items()}
 
 
@@ -259,6 +274,11 @@ def _lines(answer: dict[str, Any], plans: dict[str, Stage1Plan]) -> list[str]:
     for name, stage1 in plans.items():
         lines += lines_of(name, stage1)
     for name, arm in answer["arms"].items():
+        if arm["epr_prompts"]:
+            lines.append(
+                f"{name}: about {arm['epr_prompts']:,} prompts with one demonstration, to learn "
+                "what helps (stage2.epr)"
+            )
         lines.append(
             f"{name}: {arm['prompts']:,} prompts of about {arm['prompt_tokens_mean']:.0f} tokens "
             f"(at most {arm['max_prompt_tokens']:,})"

@@ -9,6 +9,7 @@ from jobs.annotate import usable_labels
 from jobs.cluster import finish, threads
 from jobs.config_schema import Arm, Stage2Config
 from jobs.embed_sparse import identify_sparse, sparse_vectors
+from jobs.epr import finish_maps
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
 from jobs.rank_work import (
@@ -21,6 +22,7 @@ from jobs.rank_work import (
 )
 from jobs.run import Run
 from jobs.select import NO_STAGE1
+from jobs.selecting.id_files import existing
 from jobs.tasks import task_of
 from selection.mutual_information import KEPT_MOST
 
@@ -37,24 +39,27 @@ class Need:
         mark: Fingerprint.
         pool: Ids that may be shown, in the order they were picked; empty: nothing is shown.
         labels: Their labels.
+        map: By which candidates are recalled; None: by the vectors as they are, or by words.
     """
 
     arm: Arm
     mark: str
     pool: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    map: Marker | None = None
 
     def unit(self, name: str) -> Unit:
         """A unit of this need's folder."""
         return Unit(f"demonstrations/{self.mark}", name, self.mark)
 
 
-# What it needs: the pool, its vectors, and the vectors of the queries.
+# What it needs: the pool, its vectors, the vectors of the queries; the LLM to learn a map.
 
 
 def run_stage(run: Run) -> None:
     """Rank for every arm; arms that need the same share it."""
-    by_arm = {arm.name: _need(run, arm) for arm in run.arms}
+    maps = finish_maps(run, [arm for arm in run.arms if learns(arm)])
+    by_arm = {arm.name: _need(run, arm, maps.get(arm.name)) for arm in run.arms}
     needs = {need.mark: need for need in by_arm.values()}
     payloads = {mark: _shared(run, need) for mark, need in needs.items()}
     _finish_pools(run, list(needs.values()), payloads)
@@ -89,6 +94,8 @@ def check(arm: Arm) -> None:
             f"{where}: stage2.recall_by = {stage2.recall_by} needs stage2.condition_on = query: "
             "one set for all queries is chosen from the whole pool."
         )
+    if learns(arm) and isinstance(stage2.epr.also, str):
+        existing(stage2.epr.also, key=f"{where}: stage2.epr.also")
     shows = not shows_nothing(stage2)
     if shows and arm.stage1.method == NO_STAGE1:
         raise ConfigError(
@@ -102,7 +109,7 @@ def check(arm: Arm) -> None:
         )
 
 
-def _need(run: Run, arm: Arm) -> Need:
+def _need(run: Run, arm: Arm, learned: Marker | None) -> Need:
     rows = [part.marker.stats["texts"] for part in run.tables["queries"].parts]
     if shows_nothing(arm.stage2):
         return Need(arm, fingerprint("rank", VERSION, ZERO_SHOT, rows))
@@ -118,6 +125,7 @@ def _need(run: Run, arm: Arm) -> Need:
         run.candidates[arm.name].checksum,
         pool,
         relevant(arm.stage2),
+        learned and learned.checksum,
         arm.prompt.spare,
         [marker.fingerprint for marker in run.vectors[arm.encoder, "queries"]],
         rows,
@@ -133,7 +141,7 @@ def _need(run: Run, arm: Arm) -> Need:
         depends.append(arm.seed)
     if arm.stage2.method == "stratified":
         depends.append(list(labels.values()))
-    return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()))
+    return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()), learned)
 
 
 def _require_room(run: Run, arm: Arm, n: int) -> None:
@@ -151,8 +159,8 @@ def _require_room(run: Run, arm: Arm, n: int) -> None:
 
 
 def relevant(stage2: Stage2Config) -> dict[str, Any]:
-    """What a ranking depends on; a sparse encoder that takes no part changes nothing."""
-    return stage2.model_dump(by_alias=True, exclude={"sparse_encoder"})
+    """What a ranking depends on, beside the marks of a sparse encoder or a learned map, if any."""
+    return stage2.model_dump(by_alias=True, exclude={"sparse_encoder", "epr"})
 
 
 def sparse_encoder_of(arm: Arm) -> str | None:
@@ -163,6 +171,11 @@ def sparse_encoder_of(arm: Arm) -> str | None:
 def shows_nothing(stage2: Stage2Config) -> bool:
     """Whether prompts have no demonstrations by wish."""
     return stage2.method == ZERO_SHOT or stage2.k == 0
+
+
+def learns(arm: Arm) -> bool:
+    """Whether an arm recalls by a map that an LLM taught."""
+    return arm.stage2.recall_by == "epr" and not shows_nothing(arm.stage2)
 
 
 # The Ray wiring; the Ray-free functions on one part are in `rank_work`.
@@ -181,6 +194,7 @@ def _shared(run: Run, need: Need) -> dict[str, Any]:
         "sparse": None,
         "ground": None,
         "scores": None,
+        "map": need.map and need.map.as_dict(),
     }
 
 

@@ -13,7 +13,9 @@ from inference.identifiers import TagMatcher, tags_of
 from inference.lexical import Bm25
 from jobs.config_schema import Stage2Config
 from jobs.errors import ConfigError
+from jobs.vectors import Matrix
 from selection.approximate import GraphOptions, MeasuredRecall, NearestIndex
+from selection.epr import mapped
 from selection.guards import guarded
 from selection.sparse import sparse_top
 from selection.stage2 import Pool, Queries, Ranking, Recalled, dense, fused
@@ -155,6 +157,23 @@ class Recall:
         return None if self.measured is None else asdict(self.measured)
 
 
+class Learned:
+    """Recall, and similarities, by a map that an LLM taught (`jobs.epr`); all are compared."""
+
+    def __init__(self, weights: Matrix, pool: Pool, *, r: int, threads: int) -> None:
+        self._weights, self._r, self._threads = weights, r, threads
+        self._pool = replace(pool, vectors=mapped(pool.vectors, weights))
+
+    def __call__(self, queries: Queries, allowed: Bool | None) -> Recalled:
+        """Return the r records whose mapped vectors are nearest to each query's."""
+        near = Queries(mapped(queries.vectors, self._weights), queries.keys)
+        return dense(near, self._pool, r=self._r, allowed=allowed, threads=self._threads)
+
+    def similarities(self, queries: Queries, ranking: Ranking) -> npt.NDArray[np.float64]:
+        """Return the cosines of mapped vectors by which demonstrations are put in order."""
+        return similarities_of(mapped(queries.vectors, self._weights), self._pool.vectors, ranking)
+
+
 class Tags:
     """Sees to it that the tags a query names are in its demonstrations."""
 
@@ -182,6 +201,12 @@ class Tags:
             pool_tags=self._carried,
             allowed=allowed,
         )
+
+
+def similarities_of(queries: Matrix, pool: Matrix, ranking: Ranking) -> npt.NDArray[np.float64]:
+    """Cosine of each query to each of its demonstrations, (q, k) float64."""
+    near = pool[np.maximum(ranking.indices, 0)]
+    return np.einsum("qd,qkd->qk", queries, near, dtype=np.float64)
 
 
 def with_spares(wide: Ranking, k: int, covered: Covered | None) -> Ranking:

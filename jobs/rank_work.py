@@ -11,14 +11,17 @@ import scipy.sparse as sp
 
 from inference.status import Status
 from jobs.config_schema import Stage2Config
+from jobs.epr_map import load_weights
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.rank_context import (
     Guards,
+    Learned,
     QueryTexts,
     Recall,
     Tags,
     counted,
     head_of,
+    similarities_of,
     tag_rows,
     with_spares,
 )
@@ -126,8 +129,8 @@ class RankWork:
         Args:
             payload: `unit`, `rows` (marker of the query part), `vectors` (its embeddings),
                 `sparse` (markers of sparse vectors of the same `queries` and of the `pool`, or
-                null), `stage2`, `spare`, `n_total`, `pool`, `ground` and `scores` (markers, or
-                null).
+                null), `stage2`, `spare`, `n_total`, and the markers `pool`, `ground`, `scores` and
+                `map`, each of which may be null.
 
         Returns:
             Marker of the demonstrations, one row a query in the order of the part.
@@ -179,6 +182,11 @@ class _Ranker:
             threads=payload["threads"],
             sparse=load_sparse(ledger, payload["sparse"], "pool"),
         )
+        weights = load_weights(ledger, payload["map"])
+        self.learned: Learned | None = None
+        if weights is not None:
+            wide = {"r": max(self.config.recall, self.options.k), "threads": payload["threads"]}
+            self.learned = Learned(weights, self.pool, **wide)
         self.tags = Tags(self.config, self.records.tags)
         self.stats: dict[str, Any] = {"n_unserved": 0, "n_for_tags": 0, "n_uncovered": 0}
 
@@ -223,7 +231,11 @@ class _Ranker:
                 q=len(queries.vectors),
                 tie_rank=self.pool.tie_rank,
             )
-        recalled = self.recall(queries, texts, allowed)
+        recalled = (
+            self.recall(queries, texts, allowed)
+            if self.learned is None
+            else self.learned(queries, allowed)
+        )
         return PER_QUERY[self.config.method](
             queries, self.pool, options=self.options, allowed=allowed, recalled=recalled
         )
@@ -234,6 +246,8 @@ class _Ranker:
         One set keeps one order then, so that its prompts share their prefix. What came in for a
         tag has no score, and counts as the least similar.
         """
+        if self.learned is not None:
+            return self.learned.similarities(queries, ranking)
         if self.scores is None:
             return similarities_of(queries.vectors, self.pool.vectors, ranking)
         least = float(self.scores.min(initial=0.0)) - 1.0
@@ -378,12 +392,6 @@ def _lists(
     """The valid places of each row, as names where these are given."""
     rows = [row[:n].tolist() for row, n in zip(values, n_valid, strict=True)]
     return rows if names is None else [[names[i] for i in row] for row in rows]
-
-
-def similarities_of(queries: Matrix, pool: Matrix, ranking: Ranking) -> npt.NDArray[np.float64]:
-    """Cosine of each query to each of its demonstrations, (q, k) float64."""
-    near = pool[np.maximum(ranking.indices, 0)]
-    return np.einsum("qd,qkd->qk", queries, near, dtype=np.float64)
 
 
 def _empty(rows: pa.Table) -> pa.Table:

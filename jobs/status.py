@@ -14,6 +14,7 @@ STAGE_ENTRIES = {
     "selections": "select",
     "pool": "annotate",
     "sparse": "rank",
+    "epr": "rank",
     "demonstrations": "rank",
     "prompts": "assemble",
     "outputs": "generate",
