@@ -26,7 +26,7 @@ from jobs.selecting.id_files import existing
 from jobs.tasks import task_of
 from selection.mutual_information import KEPT_MOST
 
-VERSION = 3
+VERSION = 4
 ZERO_SHOT = "zero-shot"
 
 
