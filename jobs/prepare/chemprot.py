@@ -121,7 +121,7 @@ def _add_relations(abstracts: dict[str, Abstract], lines: list[Line], made: Prep
         row |= {"id": row_id, "output": relation, "label": relation, "cpr": GROUPS[cpr]}
         texts[row["input"]] += 1
         made.rows.append(row | {"source": line.file})
-    made.notes["rows of a text with two types"] += sum(n for n in texts.values() if n > 1)
+    made.notes["rows that share their text with another"] += sum(n for n in texts.values() if n > 1)
 
 
 def _fault(one: Abstract | None, names: list[str], cpr: str) -> tuple[str, str] | None:

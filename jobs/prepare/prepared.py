@@ -53,8 +53,9 @@ class Prepared:
         self, row_id: str | None, reason: str, detail: str, *, source: str, text: str = ""
     ) -> None:
         """Set a row aside with its reason."""
-        status = Status.REJECTED.value
-        self.rejected.append((source, None, row_id, reason, detail, excerpt(text), status))
+        detail = detail.encode("utf-8", "backslashreplace").decode()
+        entry = (source, None, row_id, reason, detail, excerpt(text), Status.REJECTED.value)
+        self.rejected.append(entry)
 
 
 def write(out: Path, made: Prepared, about: dict[str, Any]) -> dict[str, Any]:
@@ -106,13 +107,24 @@ def _tables(made: Prepared) -> dict[str, list[Row]]:
     tables: dict[str, list[Row]] = {name: [] for name in TABLES.values()}
     seen: set[str] = set()
     for row in made.rows:
-        if row["id"] in seen:
-            detail = "an earlier row has this id"
-            made.reject(row["id"], "duplicate_id", detail, source=row["source"], text=row["input"])
-            continue
-        seen.add(row["id"])
-        tables[TABLES[row["split"]]].append(row)
+        fault = _fault(row, seen)
+        if fault:
+            made.reject(row["id"], *fault, source=row["source"], text=row["input"])
+        else:
+            seen.add(row["id"])
+            tables[TABLES[row["split"]]].append(row)
     return tables
+
+
+def _fault(row: Row, seen: set[str]) -> tuple[str, str] | None:
+    """Reason and detail of a row that cannot be written."""
+    if row["id"] in seen:
+        return "duplicate_id", "an earlier row has this id"
+    try:
+        (row["input"] + (row["output"] or "")).encode()
+    except UnicodeEncodeError:
+        return "not_unicode", "a lone surrogate, which no UTF-8 output can hold"
+    return None
 
 
 def _write_table(
