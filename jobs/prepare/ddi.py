@@ -23,7 +23,7 @@ from jobs.prepare.splits import split_off
 
 WANTED = "DDICorpus-2013.zip, or the folder with Train/ and Test/ it unpacks to"
 EXTRACTION, RECOGNITION = "Test for DDI Extraction task", "Test for DrugNER task"
-ADDED_BY_PAPER = "21928724.xml"
+ADDED = "21928724.xml"
 VARIANTS = ("official", "paper")
 TYPES = {name: name for name in ("effect", "mechanism", "advise", "int")} | {"advice": "advise"}
 NEGATIVE = "false"
@@ -63,7 +63,10 @@ def prepare(
         raise ConfigError(f"--variant {variant}: unknown; wanted one of {', '.join(VARIANTS)}.")
     path = existing(source, wanted=WANTED)
     made = Prepared(extra=("document", "part"))
-    for member in read_members(path, suffix=".xml", wanted=WANTED):
+    members = read_members(path, suffix=".xml", wanted=WANTED)
+    if variant == "paper" and not any(_is_added(member) for member in members):
+        raise DataError(f"{path}: no {RECOGNITION}/.../{ADDED}, which the variant paper adds.")
+    for member in members:
         split = _split_of(member, variant)
         rows = list(_rows(member, split or "", made))
         if split:
@@ -81,7 +84,7 @@ def _split_of(member: Member, variant: str) -> str | None:
     parts = member.inner.split("/")
     if "Train" in parts:
         return "train"
-    if EXTRACTION in parts or (variant == "paper" and parts[-1] == ADDED_BY_PAPER):
+    if EXTRACTION in parts or (variant == "paper" and _is_added(member)):
         return "test"
     if RECOGNITION in parts:
         return None
@@ -91,14 +94,20 @@ def _split_of(member: Member, variant: str) -> str | None:
     )
 
 
+def _is_added(member: Member) -> bool:
+    parts = member.inner.split("/")
+    return RECOGNITION in parts and parts[-1] == ADDED
+
+
 def _rows(member: Member, split: str, made: Prepared) -> Iterator[Row]:
     root = _parsed(member)
     for sentence in root.iter("sentence"):
-        mentions = {one.get("id"): one for one in sentence.iter("entity")}
+        text = sentence.get("text", "")
+        mentions = {one.get("id"): _mention(one, text) for one in sentence.iter("entity")}
         for pair in sentence.iter("pair"):
-            row_id, text = pair.get("id"), sentence.get("text", "")
+            row_id = pair.get("id")
             try:
-                one, other = (_mention(mentions, pair.get(end), text) for end in ("e1", "e2"))
+                one, other = (_named(mentions, pair.get(end)) for end in ("e1", "e2"))
                 label = _label(pair, row_id)
             except BadMention as error:
                 detail = str(error)
@@ -132,11 +141,20 @@ def _parsed(member: Member) -> ET.Element:
     return root
 
 
-def _mention(mentions: dict[str | None, ET.Element], name: str | None, text: str) -> Mention:
-    if name not in mentions:
+def _mention(entity: ET.Element, text: str) -> Mention | BadMention:
+    try:
+        return mention_of(text, entity.get("charOffset", ""), entity.get("text", ""))
+    except BadMention as error:
+        return error
+
+
+def _named(mentions: dict[str | None, Mention | BadMention], name: str | None) -> Mention:
+    found = mentions.get(name)
+    if found is None:
         raise BadMention("no_such_entity", f"entity {name} is not in the sentence of the pair")
-    entity = mentions[name]
-    return mention_of(text, entity.get("charOffset", ""), entity.get("text", ""))
+    if isinstance(found, BadMention):
+        raise found
+    return found
 
 
 def _label(pair: ET.Element, row_id: str | None) -> str | None:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ class Prepared:
 def write(out: Path, made: Prepared, about: dict[str, Any]) -> dict[str, Any]:
     """Write corpus, queries and dev (where it has rows), rejected rows and meta.json.
 
+    Rows stand in an order drawn from their ids, so that the first N are a sample of them.
+
     Args:
         out: Folder to write to.
         made: The rows; one whose id was there before is rejected.
@@ -113,7 +116,11 @@ def _tables(made: Prepared) -> dict[str, list[Row]]:
         else:
             seen.add(row["id"])
             tables[TABLES[row["split"]]].append(row)
-    return tables
+    return {name: sorted(rows, key=_draw) for name, rows in tables.items()}
+
+
+def _draw(row: Row) -> bytes:
+    return blake2b(row["id"].encode(), digest_size=8).digest()
 
 
 def _fault(row: Row, seen: set[str]) -> tuple[str, str] | None:
@@ -121,7 +128,7 @@ def _fault(row: Row, seen: set[str]) -> tuple[str, str] | None:
     if row["id"] in seen:
         return "duplicate_id", "an earlier row has this id"
     try:
-        (row["input"] + (row["output"] or "")).encode()
+        "".join([row["id"], row["input"], row["output"] or ""]).encode()
     except UnicodeEncodeError:
         return "not_unicode", "a lone surrogate, which no UTF-8 output can hold"
     return None
