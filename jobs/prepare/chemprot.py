@@ -77,20 +77,18 @@ def _add_abstracts(abstracts: dict[str, Abstract], made: Prepared) -> None:
             made.reject(one.document, reason, detail, source=one.file, text=one.text)
             continue
         entities = sorted(one.entities.values(), key=lambda entity: entity.span)
-        made.notes["entities"] += len(entities)
-        made.notes["overlapping neighbours"] += sum(
-            overlap([before.span], [after.span]) for before, after in pairwise(entities)
-        )
-        made.rows.append(
-            {
-                "id": one.document,
-                "input": one.text,
-                "output": json.dumps([_as_json(entity) for entity in entities], ensure_ascii=False),
-                "group": one.document,
-                "split": one.split,
-                "source": one.file,
-            }
-        )
+        row = {
+            "id": one.document,
+            "input": one.text,
+            "output": json.dumps([_as_json(entity) for entity in entities], ensure_ascii=False),
+            "group": one.document,
+            "split": one.split,
+            "source": one.file,
+        }
+        if made.add(row):
+            neighbours = [(before.span, after.span) for before, after in pairwise(entities)]
+            made.notes["entities"] += len(entities)
+            made.notes["overlapping neighbours"] += sum(overlap([a], [b]) for a, b in neighbours)
 
 
 def _as_json(entity: Entity) -> dict[str, Any]:
@@ -112,15 +110,14 @@ def _add_relations(abstracts: dict[str, Abstract], lines: list[Line], made: Prep
         fault = _fault(one, names, cpr)
         if one is None or fault:
             reason, detail = fault or ("no_such_document", "no abstract of this id")
-            made.reject(row_id, reason, f"line {line.number}: {detail}", source=line.file)
+            made.reject(row_id, reason, detail, source=line.file, line=line.number)
             continue
         if document not in starts:
             spans = [entity.span for entity in one.entities.values()]
             starts[document] = sentence_starts(one.text, mentions=spans, breaks=[one.body])
         row = _relation(one, [one.entities[name] for name in names], starts[document])
         row |= {"id": row_id, "output": relation, "label": relation, "cpr": GROUPS[cpr]}
-        texts[row["input"]] += 1
-        made.rows.append(row | {"source": line.file})
+        texts[row["input"]] += made.add(row | {"source": line.file})
     made.notes["rows that share their text with another"] += sum(n for n in texts.values() if n > 1)
 
 

@@ -72,8 +72,8 @@ def abstracts_of(
     for line in tables[split, "abstracts"]:
         document, title, body = line.cells
         if document in found:
-            detail = f"line {line.number}: an earlier abstract has this id"
-            made.reject(document, "duplicate_id", detail, source=line.file, text=title)
+            where = {"source": line.file, "line": line.number, "text": title}
+            made.reject(document, "duplicate_id", "an earlier abstract has this id", **where)
             continue
         found[document] = Abstract(document, f"{title} {body}", len(title) + 1, split, line.file)
     for line in tables[split, "entities"]:
@@ -82,8 +82,9 @@ def abstracts_of(
         if document in found:
             found[document].add(name, kind, span, text)
         else:
-            detail = f"line {line.number}: entity {name} of an abstract that is not there"
-            made.reject(document, "no_such_document", detail, source=line.file, text=text)
+            detail = f"entity {name} of an abstract that is not there"
+            where = {"source": line.file, "line": line.number, "text": text}
+            made.reject(document, "no_such_document", detail, **where)
     return found
 
 

@@ -10,7 +10,6 @@ part of the first. Its 45 pairs are all negative. `variant="paper"` does as they
 """
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from jobs.errors import ConfigError, DataError
 from jobs.prepare.ddi_mentions import BadMention, Mention, mention_of
 from jobs.prepare.distribution import Member, existing, read_members
 from jobs.prepare.marks import marked, overlap
-from jobs.prepare.prepared import Prepared, Row, write
+from jobs.prepare.prepared import Prepared, write
 from jobs.prepare.splits import split_off
 
 WANTED = "DDICorpus-2013.zip, or the folder with Train/ and Test/ it unpacks to"
@@ -68,11 +67,11 @@ def prepare(
         raise DataError(f"{path}: no {RECOGNITION}/.../{ADDED}, which the variant paper adds.")
     for member in members:
         split = _split_of(member, variant)
-        rows = list(_rows(member, split or "", made))
         if split:
-            made.rows += rows
+            _add(member, split, made)
         else:
-            made.left_out[f"pairs of the folder {RECOGNITION}"] += len(rows)
+            n_pairs = sum(1 for _ in _parsed(member).iter("pair"))
+            made.left_out[f"pairs of the folder {RECOGNITION}"] += n_pairs
     if dev_share is not None:
         split_off(made.rows, by="document", into="dev", share=dev_share, seed=seed)
     about = {"source": path.name, "variant": variant, "dev_share": dev_share, "seed": seed}
@@ -99,7 +98,8 @@ def _is_added(member: Member) -> bool:
     return RECOGNITION in parts and parts[-1] == ADDED
 
 
-def _rows(member: Member, split: str, made: Prepared) -> Iterator[Row]:
+def _add(member: Member, split: str, made: Prepared) -> None:
+    """Take in the pairs of a document."""
     root = _parsed(member)
     for sentence in root.iter("sentence"):
         text = sentence.get("text", "")
@@ -113,9 +113,7 @@ def _rows(member: Member, split: str, made: Prepared) -> Iterator[Row]:
                 detail = str(error)
                 made.reject(row_id, error.reason, detail, source=member.inner, text=text)
                 continue
-            if split:
-                _count(made, one, other, label)
-            yield {
+            row = {
                 "id": row_id,
                 "input": marked(text, {"D1": one.parts, "D2": other.parts}).strip(),
                 "output": label,
@@ -127,6 +125,8 @@ def _rows(member: Member, split: str, made: Prepared) -> Iterator[Row]:
                 "document": root.get("id") or member.inner,
                 "part": member.inner.split("/")[-2],
             }
+            if made.add(row):
+                _count(made, one, other, label)
 
 
 def _parsed(member: Member) -> ET.Element:

@@ -76,9 +76,10 @@ def _add(made: Prepared, row_id: str, record: Any, source: str) -> None:
         detail = f"output {answer!r}; wanted one of {', '.join(LABELS)}"
         made.reject(row_id, "unknown_label", detail, source=source, text=text)
     else:
-        made.notes["rows with white space around them"] += text != text.strip()
         row = {"id": row_id, "input": text.strip(), "output": answer.strip(), "label": label}
-        made.rows.append(row | {"group": text_hash(text), "split": "train", "source": source})
+        row |= {"group": text_hash(text), "split": "train", "source": source}
+        if made.add(row):
+            made.notes["rows with white space around them"] += text != text.strip()
 
 
 def _note_repeats(made: Prepared) -> None:

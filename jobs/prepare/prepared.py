@@ -42,6 +42,7 @@ class Prepared:
         rejected: Entries of REJECTED_SCHEMA.
         left_out: What is no part of the task, in words, with its number.
         notes: Further counts for meta.json.
+        seen: Ids of the rows.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -50,12 +51,31 @@ class Prepared:
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
 
+    seen: set[str] = field(default_factory=set)
+
+    def add(self, row: Row) -> bool:
+        """Take a row in, or reject it where it cannot be written; says which."""
+        fault = _fault(row, self.seen)
+        if fault:
+            self.reject(row["id"], *fault, source=row["source"], text=row["input"])
+        else:
+            self.seen.add(row["id"])
+            self.rows.append(row)
+        return fault is None
+
     def reject(
-        self, row_id: str | None, reason: str, detail: str, *, source: str, text: str = ""
+        self,
+        row_id: str | None,
+        reason: str,
+        detail: str,
+        *,
+        source: str,
+        line: int | None = None,
+        text: str = "",
     ) -> None:
         """Set a row aside with its reason."""
         detail = detail.encode("utf-8", "backslashreplace").decode()
-        entry = (source, None, row_id, reason, detail, excerpt(text), Status.REJECTED.value)
+        entry = (source, line, row_id, reason, detail, excerpt(text), Status.REJECTED.value)
         self.rejected.append(entry)
 
 
@@ -66,7 +86,7 @@ def write(out: Path, made: Prepared, about: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         out: Folder to write to.
-        made: The rows; one whose id was there before is rejected.
+        made: The rows, and what was set aside.
         about: What meta.json begins with: the source, and the options.
 
     Returns:
@@ -108,15 +128,9 @@ def _reasons(made: Prepared) -> Counter[str]:
 
 def _tables(made: Prepared) -> dict[str, list[Row]]:
     tables: dict[str, list[Row]] = {name: [] for name in TABLES.values()}
-    seen: set[str] = set()
-    for row in made.rows:
-        fault = _fault(row, seen)
-        if fault:
-            made.reject(row["id"], *fault, source=row["source"], text=row["input"])
-        else:
-            seen.add(row["id"])
-            tables[TABLES[row["split"]]].append(row)
-    return {name: sorted(rows, key=_draw) for name, rows in tables.items()}
+    for row in sorted(made.rows, key=_draw):
+        tables[TABLES[row["split"]]].append(row)
+    return tables
 
 
 def _draw(row: Row) -> bytes:
@@ -144,6 +158,6 @@ def _write_table(
     with store.writing(f"{name}.parquet") as file:
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), file, compression="zstd")
     number = {"queries": "query"}.get(name, name)
-    labels = Counter(str(row.get("label")) for row in rows)
+    labels = Counter(row.get("label") or "unlabelled" for row in rows)
     counts = {f"{number}_rows": len(rows)}
     return counts | {f"{number}_labels": dict(sorted(labels.items()))}

@@ -116,7 +116,7 @@ def _add(made: Prepared, question: Question, database: Database | None) -> None:
         source, text = question.source, question.text
         made.reject(question.id, "sql_error", f"{error}: {question.sql}", source=source, text=text)
         return
-    made.rows.append(
+    made.add(
         {
             "id": question.id,
             "input": question.text,
