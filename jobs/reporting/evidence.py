@@ -17,7 +17,7 @@ def stars(p: float | None) -> str:
     return next((mark for bound, mark in STARS if p is not None and p < bound), "")
 
 
-def tests_table(rows: Rows) -> Table:
+def paired_table(rows: Rows) -> Table:
     """Paired tests of one task, two rows a pair."""
     headings = [
         *("arm", "against", "metric", "queries", "folds", "difference", "mean of folds [95%]"),

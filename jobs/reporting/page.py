@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars, umap_map
-from jobs.reporting.evidence import audit_table, noise_table, slice_table, tests_table
+from jobs.reporting.evidence import audit_table, noise_table, slice_table, paired_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
 from jobs.reporting.tables import (
     REJECTED,
@@ -130,7 +130,7 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
         "best": best_of(mine),
         "headline": headline(mine, of_task(model.comparisons), tests),
         "metrics": metric_table(mine),
-        "tests": tests_table(tests),
+        "tests": paired_table(tests),
         "noise": noise_table(of_task(model.noise)),
         "classes": class_table(mine, slices),
         "slices": slice_table(mine, slices, of_task(model.slice_differences)),

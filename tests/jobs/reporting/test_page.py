@@ -207,7 +207,7 @@ def versus(name, against, difference, half):
     return row
 
 
-def tested(name, against, mean, p_holm, **changes):
+def judged(name, against, mean, p_holm, **changes):
     row = {"arm_a": name, "arm_b": against, "metric": "macro_f1", "folds": "query folds"}
     row |= {"n_folds": 10, "n_tests": 6, "t": 3.0, "mean_difference": mean}
     return row | {"p": p_holm / 6, "p_holm": p_holm} | changes
@@ -237,7 +237,7 @@ def test_a_clear_lead_is_called_better_and_a_small_one_is_not():
 def test_a_verdict_goes_by_the_corrected_test_and_not_by_the_bootstrap(p_holm, words):
     rows = [arm("best", 0.5), arm("random", 0.45)]
     row = versus("best", "random", 0.05, 0.01)
-    text = " ".join(headline(rows, [row], [tested("best", "random", 0.05, p_holm)]))
+    text = " ".join(headline(rows, [row], [judged("best", "random", 0.05, p_holm)]))
     assert words in text
     assert f"correction for 6 tests {p_holm:.4f})" in text
     assert "lies above 0" not in text
@@ -246,7 +246,7 @@ def test_a_verdict_goes_by_the_corrected_test_and_not_by_the_bootstrap(p_holm, w
 
 def test_a_difference_below_the_noise_floor_is_no_reason_to_prefer_an_arm():
     row = versus("best", "random", 0.05, 0.01) | {"macro_f1_floor": 0.06}
-    tests = [tested("best", "random", 0.05, 0.01)]
+    tests = [judged("best", "random", 0.05, 0.01)]
     rows = [arm("best", 0.5), arm("random", 0.45)]
     below = " ".join(headline(rows, [row | {"macro_f1_below_floor": True}], tests))
     assert "not above the noise floor of 0.060" in below
@@ -256,7 +256,7 @@ def test_a_difference_below_the_noise_floor_is_no_reason_to_prefer_an_arm():
 
 
 def test_equal_fold_differences_are_judged_by_the_sign_flip_test():
-    test = tested("best", "random", 0.1, 0.012, t=None)
+    test = judged("best", "random", 0.1, 0.012, t=None)
     text = " ".join(headline([arm("best", 0.5)], [versus("best", "random", 0.1, 0.05)], [test]))
     assert "better in macro-F1 (sign-flip test over 10 query folds" in text
 
