@@ -21,16 +21,13 @@ def check_baselines(config: Config) -> None:
     Raises:
         ConfigError: Names it, and what there is.
     """
+    names = [arm.name for arm in config.arms]
+    methods = {m for arm in config.arms for m in (arm.stage1.method, arm.stage2.method)}
     for wanted in config.file.report.baselines or ():
-        if not any(map(_matches(wanted, config.arms), config.arms)):
-            names = ", ".join(arm.name for arm in config.arms)
-            methods = sorted(
-                {arm.stage1.method for arm in config.arms}
-                | {arm.stage2.method for arm in config.arms}
-            )
+        if wanted not in {*names, *methods}:
             raise ConfigError(
-                f"report.baselines: {wanted!r} is no arm and no method of one. Arms: {names}. "
-                f"Methods: {', '.join(methods)}."
+                f"report.baselines: {wanted!r} is no arm and no method of one. Arms: "
+                f"{', '.join(names)}. Methods: {', '.join(sorted(methods))}."
             )
 
 
@@ -39,32 +36,33 @@ def pairs_of(arms: Sequence[Arm], baselines: Sequence[str] | None) -> list[tuple
 
     Nearest is what differs in the fewest settings, the first in the config among equals: the
     `knn` twin of an arm has the same Stage 1, the random arm the same seed, where there are such.
-    An arm that is a baseline of a kind itself is not compared with that kind.
+    An arm that is a baseline itself is compared with the kinds before its own only, so that no
+    pair stands twice.
 
     Args:
         arms: The arms of one task.
         baselines: Names of arms, or methods: of Stage 1 if an arm has such, else of Stage 2. None:
-            the usual ones.
+            the usual methods.
 
     Returns:
-        Pairs (arm, against) in the order of arms and baselines. Two baselines that are each other's
-        nearest are one pair, against the one of the kind that comes first.
+        Pairs (arm, against) in the order of arms and baselines; both of one engine, unless the
+        baseline was named.
     """
-    pairs: list[tuple[str, str]] = []
-    for wanted in USUAL if baselines is None else baselines:
-        matches = _matches(wanted, arms)
-        named = any(arm.name == wanted for arm in arms)
-        for arm in arms:
+    names = () if baselines is None else {arm.name for arm in arms} & set(baselines)
+    kinds = {
+        wanted: _matches(wanted, arms, by_name=wanted in names)
+        for wanted in (USUAL if baselines is None else baselines)
+    }
+    pairs: dict[tuple[str, str], None] = {}
+    for arm in arms:
+        for wanted, matches in kinds.items():
             if matches(arm):
-                continue
-            known = [one for one in arms if matches(one) and (named or one.engine == arm.engine)]
+                break
+            known = [a for a in arms if matches(a) and (wanted in names or a.engine == arm.engine)]
             if known:
                 nearest = min(known, key=lambda one: len(differing(arm, one)))
-                pair = (arm.name, nearest.name)
-                if pair not in pairs and pair[::-1] not in pairs:
-                    pairs.append(pair)
-    place = {arm.name: number for number, arm in enumerate(arms)}
-    return sorted(pairs, key=lambda pair: place[pair[0]])
+                pairs[arm.name, nearest.name] = None
+    return list(pairs)
 
 
 def repeats_of(arms: Sequence[Arm]) -> list[list[Arm]]:
@@ -82,13 +80,12 @@ def differing(first: Arm, second: Arm) -> list[str]:
     return [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
 
 
-def _matches(wanted: str, arms: Sequence[Arm]) -> Matches:
-    ways: list[Matches] = [
-        lambda arm: arm.name == wanted,
-        lambda arm: arm.stage1.method == wanted,
-        lambda arm: arm.stage2.method == wanted,
-    ]
-    return next((way for way in ways if any(map(way, arms))), ways[0])
+def _matches(wanted: str, arms: Sequence[Arm], *, by_name: bool) -> Matches:
+    if by_name:
+        return lambda arm: arm.name == wanted
+    if any(arm.stage1.method == wanted for arm in arms):
+        return lambda arm: arm.stage1.method == wanted
+    return lambda arm: arm.stage2.method == wanted
 
 
 def _leaves(arm: Arm) -> dict[str, Any]:

@@ -32,6 +32,11 @@ def config(tmp_path):
 
 
 def test_by_default_arms_meet_zero_shot_random_and_their_knn_twin_each_pair_once(config):
+    # The usual baselines are methods, even where another arm has the name of one.
+    odd = "  - {name: zero-shot, engine: g, stage2: random}\n"
+    assert pairs_of(config(USUAL + odd).arms, None)[-3:] == [
+        *(("zero-shot", "zero"), ("zero-shot", "random"), ("zero-shot", "knn"))
+    ]
     assert pairs_of(config(USUAL).arms, None) == [
         ("random", "zero"),
         ("knn", "zero"),
@@ -68,6 +73,16 @@ arms:
     ).arms
     assert pairs_of(arms, None) == []
     assert pairs_of(arms, ["zero"]) == [("other", "zero")]
+
+
+def test_a_baseline_is_compared_with_those_before_it_only(config):
+    repeated = config(USUAL + "grid: {repeat: [0, 1]}").arms
+    pairs = [pair for pair in pairs_of(repeated, None) if pair[0].startswith(("zero", "random"))]
+    assert pairs == [*(("random+repeat=0", "zero+repeat=0"), ("random+repeat=1", "zero+repeat=1"))]
+    assert pairs_of(config(USUAL).arms, ["random"]) == [
+        *(("zero", "random"), ("knn", "random"), ("mmr", "random"))
+    ]
+    assert pairs_of(config(USUAL).arms, []) == []
 
 
 def test_a_method_of_stage_1_comes_before_one_of_stage_2(config):
