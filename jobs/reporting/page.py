@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars, umap_map
-from jobs.reporting.evidence import audit_table, noise_table, slice_table, paired_table
+from jobs.reporting.evidence import audit_table, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
 from jobs.reporting.tables import (
     REJECTED,

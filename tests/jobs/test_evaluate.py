@@ -76,7 +76,7 @@ def test_a_run_writes_every_table_and_a_page_that_shows_them(answered):
     assert pairs == [
         *((f"random-{seed}", "zero-shot") for seed in (0, 1, 2)),
         *(("main", "zero-shot"), ("main", "random-0")),
-        *((("shown-to-all", other) for other in ("zero-shot", "random-0", "main"))),
+        *(("shown-to-all", other) for other in ("zero-shot", "random-0", "main")),
     ]
     check_noise(table(answered, "noise"), summary)
     check_slices(answered)
