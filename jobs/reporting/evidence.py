@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from jobs.reporting.slices import NEAREST, STEPS
 from jobs.reporting.tables import Cell, Table, plain
 from jobs.reporting.words import best_of, p_text
 
@@ -86,7 +87,7 @@ def slice_table(rows: list[dict[str, Any]], slices: Rows, differences: Rows) -> 
             *(_share(found.get((arm, name, value))) for arm in arms),
             *(_gap(against.get((other, name, value))) for other in others),
         ]
-        for name, value in dict.fromkeys(key[1:] for key in found)
+        for name, value in sorted(dict.fromkeys(key[1:] for key in found), key=_nearness)
     ]
     gaps = [f"{best['arm']} minus {other} [95%]" for other in others]
     return Table(["slice", "value", *arms, *gaps], cells)
@@ -113,6 +114,12 @@ def audit_table(rows: Rows) -> Table:
             for row in worst
         ]
     return Table(headings, cells)
+
+
+def _nearness(key: tuple[str, str]) -> int:
+    """Arms divide the queries by nearness differently; together the steps are in their order."""
+    name, value = key
+    return 1 + STEPS.index(value) if name == NEAREST and value in STEPS else 0
 
 
 def _number(text: str) -> Cell:

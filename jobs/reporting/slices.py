@@ -18,6 +18,11 @@ MOST_VALUES = 20
 # Steps of the cosine; with none near, a demonstration is as good as a random one.
 COSINES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9)
 UNKNOWN, NOTHING_SHOWN = "unknown", "none shown"
+STEPS = (
+    f"below {COSINES[0]}",
+    *(f"{low} to {high}" for low, high in pairwise(COSINES)),
+    f"{COSINES[-1]} and above",
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ def by_length(n_tokens: Mapping[str, int]) -> Slicing:
     names = {}
     for number in np.unique(bins).tolist():
         mine = counts[bins == number]
-        names[number] = f"{mine.min():,} to {mine.max():,}"
+        low, high = int(mine.min()), int(mine.max())
+        names[number] = f"{low:,} to {high:,}" if low < high else f"{low:,}"
     values = {id_: names[number] for id_, number in zip(n_tokens, bins.tolist(), strict=True)}
     return Slicing(LENGTH, values, list(names.values()))
 
@@ -76,14 +82,11 @@ def by_nearest(cosines: Mapping[str, float | None]) -> Slicing:
     Returns:
         Slices from far to near; `none shown` stands first.
     """
-    names = [f"below {COSINES[0]}"]
-    names += [f"{low} to {high}" for low, high in pairwise(COSINES)]
-    names += [f"{COSINES[-1]} and above"]
     values = {
-        id_: NOTHING_SHOWN if x is None else names[int(np.searchsorted(COSINES, x, side="right"))]
+        id_: NOTHING_SHOWN if x is None else STEPS[int(np.searchsorted(COSINES, x, side="right"))]
         for id_, x in cosines.items()
     }
-    return Slicing(NEAREST, values, [NOTHING_SHOWN, *names])
+    return Slicing(NEAREST, values, [NOTHING_SHOWN, *STEPS])
 
 
 def by_label(answers: Answers, labels: Sequence[str]) -> Slicing:

@@ -64,14 +64,13 @@ def headline(
         return ["No arm was scored: no query has a gold label of the task."]
     mine = [row for row in comparisons if row["arm"] == best["arm"]]
     opponents = [row for row in mine if row["against"] != MAJORITY]
-    judged = {
-        row["arm_b"]: row
-        for row in tests
-        if row["arm_a"] == best["arm"] and row["metric"] == "macro_f1"
-    }
+    judged: dict[str, dict[str, Row]] = {}
+    for row in tests:
+        if row["arm_a"] == best["arm"]:
+            judged.setdefault(row["arm_b"], {})[row["metric"]] = row
     sentences = [_first(best, rows), *_runner_up(best, rows)]
     sentences += [_majority(row, best) for row in mine if row["against"] == MAJORITY]
-    sentences += [_opponent(row, judged.get(row["against"])) for row in opponents]
+    sentences += [_opponent(row, judged.get(row["against"], {})) for row in opponents]
     if opponents and all(row.get("macro_f1_floor") is None for row in opponents):
         sentences.append(
             "No arm was repeated, so it is unknown how far apart two runs of one setting are: that "
@@ -120,8 +119,10 @@ def _is_baseline(best: Row) -> str:
     return "The best arm is one that others are compared with: on these queries none was better."
 
 
-def _opponent(row: Row, test: Row | None) -> str:
+def _opponent(row: Row, tests: Mapping[str, Row]) -> str:
+    test = tests.get("macro_f1")
     verdict = _verdict(row) if test is None or test["p_holm"] is None else _tested(test)
+    verdict += _accuracy(tests["accuracy"]) if "accuracy" in tests else ""
     return (
         f"Against {row['against']}, on the {row['n']:,} queries scored for both, the difference "
         f"is {_differences(row)}: {verdict}{_floor(row)}."
@@ -136,8 +137,12 @@ def _tested(test: Row) -> str:
         f"correction for {test['n_tests']} tests {p_text(test['p_holm'])}"
     )
     if test["p_holm"] >= LEVEL:
-        return f"these queries do not tell the two apart ({how})"
+        return f"not told apart in macro-F1 ({how})"
     return f"{'better' if test['mean_difference'] > 0 else 'worse'} in macro-F1 ({how})"
+
+
+def _accuracy(test: Row) -> str:
+    return f"; in accuracy, McNemar's test gives p {p_text(test['mcnemar_p_holm'])} after Holm"
 
 
 def _floor(row: Row) -> str:

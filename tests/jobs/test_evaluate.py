@@ -66,8 +66,8 @@ def table(project, name):
     return pq.read_table(project.out / "metrics" / f"{name}.parquet").to_pylist()
 
 
-def test_a_run_writes_every_table_and_a_page_that_shows_them(answered):
-    answered.execute("report")
+def test_a_run_writes_every_table_and_again_only_when_the_report_asks_for_other_figures(answered):
+    answered.execute("evaluate")
     assert sorted(p.stem for p in (answered.out / "metrics").glob("*.parquet")) == sorted(TABLES)
     summary = {row["arm"]: row for row in table(answered, "summary")}
     assert {row["n_scored"] for row in summary.values()} == {38}
@@ -83,11 +83,8 @@ def test_a_run_writes_every_table_and_a_page_that_shows_them(answered):
     check_audit(answered)
     written = json.loads((answered.out / "metrics" / "metrics.json").read_text())
     assert len(written["paired_tests"]) == 2 * len(pairs)
-    page = (answered.out / "report.html").read_text()
-    for words in ("<td>column year</td>", "random-0, random-1, random-2", "5 query folds"):
-        assert words in page.replace(' class="short"', "")
     before = answered.files()
-    answered.execute("report")
+    answered.execute("evaluate")
     assert answered.files() == before
     answered.config["report"]["folds"] = 4
     answered.execute("evaluate")

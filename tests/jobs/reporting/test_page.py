@@ -231,15 +231,18 @@ def test_a_clear_lead_is_called_better_and_a_small_one_is_not():
     ("p_holm", "words"),
     [
         (0.03, "better in macro-F1 (paired t-test over 10 query folds, p 0.0050, after Holm's"),
-        (0.06, "these queries do not tell the two apart (paired t-test"),
+        (0.06, "not told apart in macro-F1 (paired t-test over 10 query folds"),
     ],
 )
 def test_a_verdict_goes_by_the_corrected_test_and_not_by_the_bootstrap(p_holm, words):
     rows = [arm("best", 0.5), arm("random", 0.45)]
     row = versus("best", "random", 0.05, 0.01)
-    text = " ".join(headline(rows, [row], [judged("best", "random", 0.05, p_holm)]))
+    accuracy = {"arm_a": "best", "arm_b": "random", "metric": "accuracy", "mcnemar_p_holm": 2e-6}
+    tests = [judged("best", "random", 0.05, p_holm), accuracy]
+    text = " ".join(headline(rows, [row], tests))
     assert words in text
     assert f"correction for 6 tests {p_holm:.4f})" in text
+    assert "McNemar's test gives p <0.0001 after Holm." in text
     assert "lies above 0" not in text
     assert "No arm was repeated, so it is unknown" in text
 
