@@ -10,7 +10,7 @@ from inference.json_answers import json_entries
 from inference.parsing import Lexicon, lexicon_of, parse_beginning
 from inference.tasks import Task
 
-_BULLET = re.compile(r"^\s*(?:[-*\u2022]\s+|\d+[.)]\s+)")
+_BULLET = re.compile(r"^\s*(?:[-*>\u2022]\s+|\d+[.)]\s+)")
 _RULE = re.compile(r"^[\s|:+-]+$")
 _HEADINGS = {"text", "type", "entity", "entities", "entity type", "label", "mention", "category"}
 _NOTHING = re.compile(

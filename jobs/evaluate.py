@@ -2,18 +2,28 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from inference.kinds import gold_answer
 from inference.tasks import canonical
 from jobs.config_schema import Arm
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
+from jobs.reporting.answer_metrics import (
+    AnswerYardstick,
+    Measured,
+    compare_answers,
+    summarise_answers,
+)
 from jobs.reporting.metric_tables import (
+    ANSWERS_SCHEMA,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
+    SCORES_SCHEMA,
     SLICES_SCHEMA,
     SUMMARY_SCHEMA,
     to_arrow,
@@ -23,7 +33,7 @@ from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import plain_task, task_of
 
-VERSION = 1
+VERSION = 2
 COLUMNS = [
     "id",
     "demonstration_ids",
@@ -39,6 +49,8 @@ TABLES = {
     "slices": SLICES_SCHEMA,
     "confusion": CONFUSION_SCHEMA,
     "comparisons": COMPARISON_SCHEMA,
+    "scores": SCORES_SCHEMA,
+    "answers": ANSWERS_SCHEMA,
 }
 
 
@@ -67,7 +79,15 @@ def _mark(run: Run) -> str:
     gold = [part.content for part in run.tables["queries"].parts]
     settings = [run.config.file.seed, run.config.file.report.bootstrap]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
-    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms)
+    found = [run.config.file.tasks[a.task].databases for a in run.arms]
+    databases = {folder: _files(folder) for folder in found if folder is not None}
+    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms, databases)
+
+
+def _files(folder: str) -> list[tuple[str, int, int]]:
+    """Names, sizes and times of the databases, which scores depend on."""
+    stats = [(path.name, path.stat()) for path in sorted(Path(folder).iterdir())]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
 # The functions on one arm and one task are in `metrics`.
@@ -76,25 +96,35 @@ def _mark(run: Run) -> str:
 def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
     outputs = {arm.name: read_outputs(run, arm.name) for arm in run.arms}
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    answered: dict[str, Measured] = {}
     for arm in run.arms:
-        measured = summarise(
-            outputs[arm.name],
-            arm=arm_fields(arm),
-            yardstick=_yardstick(run, arm.task),
-            wall=_wall(run.outputs[arm.name]),
-        )
-        rows["summary"].append(measured.summary)
-        rows["slices"] += measured.slices
-        rows["confusion"] += measured.confusion
+        about = {"arm": arm_fields(arm), "wall": _wall(run.outputs[arm.name])}
+        if _has_one_label(run, arm.task):
+            metrics = summarise(outputs[arm.name], yardstick=_yardstick(run, arm.task), **about)
+        else:
+            yardstick = _answer_yardstick(run, arm.task)
+            answered[arm.name] = summarise_answers(outputs[arm.name], yardstick=yardstick, **about)
+            metrics = answered[arm.name].metrics
+        rows["summary"].append(metrics.summary)
+        for name in ("slices", "confusion", "scores", "answers"):
+            rows[name] += getattr(metrics, name)
     for task in dict.fromkeys(arm.task for arm in run.arms):
         arms = [arm for arm in run.arms if arm.task == task]
-        rows["comparisons"] += compare(
-            {arm.name: outputs[arm.name] for arm in arms},
-            task=task,
-            against=[arm.name for arm in arms if arm.stage1.method == "random"],
-            yardstick=_yardstick(run, task),
-        )
-    text = json.dumps({name: rows[name] for name in ("summary", "comparisons")}, indent=1)
+        against = [arm.name for arm in arms if arm.stage1.method == "random"]
+        if _has_one_label(run, task):
+            rows["comparisons"] += compare(
+                {arm.name: outputs[arm.name] for arm in arms},
+                task=task,
+                against=against,
+                yardstick=_yardstick(run, task),
+            )
+        else:
+            rows["scores"] += compare_answers(
+                {arm.name: answered[arm.name] for arm in arms},
+                against=against,
+                yardstick=_answer_yardstick(run, task),
+            )
+    text = json.dumps({name: rows[name] for name in ("summary", "comparisons", "scores")}, indent=1)
     found = {}
     for name, schema in TABLES.items():
         files = {"metrics.json": text.encode()} if name == "summary" else {}
@@ -107,15 +137,37 @@ def read_outputs(run: Run, arm: str) -> pd.DataFrame:
     tables = []
     for marker, part in zip(run.outputs[arm], run.tables["queries"].parts, strict=True):
         table = run.ledger.read(marker, COLUMNS)
-        tables.append(table.append_column("gold", _gold(run, arm, part)))
+        for name, values in _asked(run, arm, part).items():
+            table = table.append_column(name, pa.array(values, pa.string()))
+        tables.append(table)
     return pa.concat_tables(tables).to_pandas()
 
 
-def _gold(run: Run, arm: str, part: Part) -> pa.Array:
-    """The labels of the queries as they are today: one may have been corrected since."""
-    task = task_of(run, next(one.task for one in run.arms if one.name == arm))
-    labels = run.ledger.read(part.marker, ["label"]).column(0).to_pylist()
-    return pa.array([canonical(task, label) for label in labels], pa.string())
+def _asked(run: Run, arm: str, part: Part) -> dict[str, list[str | None]]:
+    """The answers of the queries as they are today, and what it takes to score them."""
+    name = next(one.task for one in run.arms if one.name == arm)
+    task, database = task_of(run, name), run.config.file.tasks[name].database_column
+    columns = ["input", "output", "label", *{database} - {"label"}]
+    rows = run.ledger.read(part.marker, columns).to_pylist()
+    found = {"gold": [gold_answer(task, row).value for row in rows]}
+    if task.kind != "classification":
+        found |= {"input": [row["input"] for row in rows]}
+        found |= {"database": [row[database] for row in rows]}
+    return found
+
+
+def _has_one_label(run: Run, task: str) -> bool:
+    return run.config.file.tasks[task].kind == "classification"
+
+
+def _answer_yardstick(run: Run, task: str) -> AnswerYardstick:
+    folder = run.config.file.tasks[task].databases
+    return AnswerYardstick(
+        task=task_of(run, task),
+        databases=None if folder is None else Path(folder),
+        seed=run.config.file.seed,
+        n_resamples=run.config.file.report.bootstrap,
+    )
 
 
 def arm_fields(arm: Arm) -> dict[str, Any]:
@@ -161,6 +213,9 @@ def _wall(markers: list[Marker]) -> dict[str, float | None]:
 
 
 def _line(row: dict[str, Any]) -> str:
+    if row["score"] is not None and row["accuracy"] is None:
+        interval = f"{row['score_low']:.3f} to {row['score_high']:.3f}"
+        return f"{row['arm']}: {row['metric']} {row['score']:.3f} ({interval})"
     if row["accuracy"] is None:
         return f"{row['arm']}: nothing to score in {row['n']} rows"
     return (

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from jobs.reporting.metric_tables import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
+    SCORES_SCHEMA,
     SLICES_SCHEMA,
     SUMMARY_SCHEMA,
 )
@@ -94,6 +95,7 @@ class ReportModel:
         confusion: Rows of `CONFUSION_SCHEMA`.
         comparisons: Rows of `COMPARISON_SCHEMA`; opponents other than the majority baseline
             are the arms of random selection.
+        scores: Rows of `SCORES_SCHEMA`; shown for tasks whose answer is more than one label.
         maps: One per encoder.
         coverage: One per encoder.
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
@@ -113,6 +115,7 @@ class ReportModel:
     slices: pd.DataFrame = field(default_factory=partial(_empty, SLICES_SCHEMA))
     confusion: pd.DataFrame = field(default_factory=partial(_empty, CONFUSION_SCHEMA))
     comparisons: pd.DataFrame = field(default_factory=partial(_empty, COMPARISON_SCHEMA))
+    scores: pd.DataFrame = field(default_factory=partial(_empty, SCORES_SCHEMA))
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()

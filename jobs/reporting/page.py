@@ -11,6 +11,7 @@ import numpy as np
 
 from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars, umap_map
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
+from jobs.reporting.scores import goes_by_scores, score_headline, score_table, slice_table
 from jobs.reporting.tables import (
     REJECTED,
     STAGE1,
@@ -122,6 +123,15 @@ def _task(model: ReportModel, task: str, rows: list[dict[str, Any]]) -> dict[str
     mine = [row for row in rows if row["task"] == task]
     comparisons = [row for row in records(model.comparisons) if row["task"] == task]
     slices = [row for row in records(model.slices) if row["task"] == task]
+    if goes_by_scores(mine):
+        scores = [row for row in records(model.scores) if row["task"] == task]
+        return {
+            "name": task,
+            "best": slices,
+            "headline": score_headline(mine, scores),
+            "metrics": score_table(scores),
+            "classes": slice_table(slices),
+        }
     return {
         "name": task,
         "best": best_of(mine),
