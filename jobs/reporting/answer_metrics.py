@@ -145,15 +145,9 @@ def _status(row: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> str:
 def _judged_row(
     key: Mapping[str, Any], row: Mapping[str, Any], verdict: Verdict | None
 ) -> dict[str, Any]:
-    detail = "has no gold answer" if verdict is None else verdict.detail
-    score = None if verdict is None else verdict.score
-    return {
-        **key,
-        "id": row["id"],
-        "status": row["status"],
-        "score": score,
-        "detail": detail or None,
-    }
+    verdict = verdict or Verdict(None, detail="has no gold answer")
+    told = {"score": verdict.score, "detail": verdict.detail or None}
+    return {**key, "id": row["id"], "status": row["status"], **told}
 
 
 def _notes(outputs: pd.DataFrame, scored: Scored) -> list[str]:
@@ -172,9 +166,7 @@ def _notes(outputs: pd.DataFrame, scored: Scored) -> list[str]:
     n_noted = sum(bool(one.detail) and one.status is Status.OK for one in scored.verdicts)
     n_noted -= sum(reasons.values())
     if n_noted > 0:
-        notes.append(
-            f"{n_noted} answers name entities that are not in their text, or name one again."
-        )
+        notes.append(f"{n_noted} answers name entities that their text lacks, or name one again.")
     return notes
 
 

@@ -43,10 +43,11 @@ def score_headline(rows: Sequence[Row], scores: Sequence[Row]) -> list[str]:
     scored = [row for row in rows if row["score"] is not None]
     best = max(scored, key=lambda row: row["score"])
     name, interval = NAMES[best["metric"]], (best["score_low"], best["score_high"])
-    rank = f"has the highest {name} of {len(scored)} arms" if len(scored) > 1 else "is the only arm"
+    n = len(scored)
+    rank = f"has the highest {name} of {n} arms" if n > 1 else f"is the only arm, by {name}"
     sentences = [
-        f"{best['arm']} {rank}: {_with(best['score'], *interval)}, over {best['n_scored']:,} scored "
-        "queries."
+        f"{best['arm']} {rank}: {_with(best['score'], *interval)}, over {best['n_scored']:,} "
+        "scored queries."
     ]
     for row in scores:
         if (row["arm"], row["metric"]) == (best["arm"], best["metric"]) and row["against"]:
