@@ -15,7 +15,6 @@ from jobs.ledger import Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
 from jobs.reporting.answer_metrics import (
     AnswerYardstick,
-    Measured,
     compare_answers,
     summarise_answers,
 )
@@ -28,12 +27,14 @@ from jobs.reporting.metric_tables import (
     SUMMARY_SCHEMA,
     to_arrow,
 )
-from jobs.reporting.metrics import Yardstick, compare, summarise
+from jobs.reporting.metrics import ArmMetrics, Yardstick, compare, summarise
 from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import plain_task, task_of
 
 VERSION = 2
+Rows = dict[str, list[dict[str, Any]]]
+Outputs = dict[str, pd.DataFrame]
 COLUMNS = [
     "id",
     "demonstration_ids",
@@ -94,36 +95,16 @@ def _files(folder: str) -> list[tuple[str, int, int]]:
 
 
 def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
-    outputs = {arm.name: read_outputs(run, arm.name) for arm in run.arms}
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-    answered: dict[str, Measured] = {}
-    for arm in run.arms:
-        about = {"arm": arm_fields(arm), "wall": _wall(run.outputs[arm.name])}
-        if _has_one_label(run, arm.task):
-            metrics = summarise(outputs[arm.name], yardstick=_yardstick(run, arm.task), **about)
-        else:
-            yardstick = _answer_yardstick(run, arm.task)
-            answered[arm.name] = summarise_answers(outputs[arm.name], yardstick=yardstick, **about)
-            metrics = answered[arm.name].metrics
-        rows["summary"].append(metrics.summary)
-        for name in ("slices", "confusion", "scores", "answers"):
-            rows[name] += getattr(metrics, name)
+    rows: Rows = {name: [] for name in TABLES}
     for task in dict.fromkeys(arm.task for arm in run.arms):
         arms = [arm for arm in run.arms if arm.task == task]
-        against = [arm.name for arm in arms if arm.stage1.method == "random"]
-        if _has_one_label(run, task):
-            rows["comparisons"] += compare(
-                {arm.name: outputs[arm.name] for arm in arms},
-                task=task,
-                against=against,
-                yardstick=_yardstick(run, task),
-            )
-        else:
-            rows["scores"] += compare_answers(
-                {arm.name: answered[arm.name] for arm in arms},
-                against=against,
-                yardstick=_answer_yardstick(run, task),
-            )
+        outputs = {arm.name: read_outputs(run, arm.name) for arm in arms}
+        one_label = run.config.file.tasks[task].kind == "classification"
+        measured = (_measure_labels if one_label else _measure_answers)(run, task, arms, outputs)
+        for name, some in measured.items():
+            rows[name] += some
+    order = {arm.name: at for at, arm in enumerate(run.arms)}
+    rows["summary"].sort(key=lambda row: order[row["arm"]])
     text = json.dumps({name: rows[name] for name in ("summary", "comparisons", "scores")}, indent=1)
     found = {}
     for name, schema in TABLES.items():
@@ -132,13 +113,54 @@ def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
     return found
 
 
+def _measure_labels(run: Run, task: str, arms: list[Arm], outputs: Outputs) -> Rows:
+    yardstick = _yardstick(run, task)
+    metrics = [
+        summarise(
+            outputs[arm.name],
+            arm=arm_fields(arm),
+            yardstick=yardstick,
+            wall=_wall(run.outputs[arm.name]),
+        )
+        for arm in arms
+    ]
+    compared = compare(outputs, task=task, against=_random(arms), yardstick=yardstick)
+    return _rows_of(metrics) | {"comparisons": compared}
+
+
+def _measure_answers(run: Run, task: str, arms: list[Arm], outputs: Outputs) -> Rows:
+    yardstick = _answer_yardstick(run, task)
+    measured = {
+        arm.name: summarise_answers(
+            outputs[arm.name],
+            arm=arm_fields(arm),
+            yardstick=yardstick,
+            wall=_wall(run.outputs[arm.name]),
+        )
+        for arm in arms
+    }
+    rows = _rows_of([one.metrics for one in measured.values()])
+    rows["scores"] += compare_answers(measured, against=_random(arms), yardstick=yardstick)
+    return rows
+
+
+def _rows_of(metrics: list[ArmMetrics]) -> Rows:
+    names = ("slices", "confusion", "scores", "answers")
+    rows = {name: [row for one in metrics for row in getattr(one, name)] for name in names}
+    return rows | {"summary": [one.summary for one in metrics]}
+
+
+def _random(arms: list[Arm]) -> list[str]:
+    return [arm.name for arm in arms if arm.stage1.method == "random"]
+
+
 def read_outputs(run: Run, arm: str) -> pd.DataFrame:
     """What is measured of an arm's output rows, with today's gold labels."""
     tables = []
     for marker, part in zip(run.outputs[arm], run.tables["queries"].parts, strict=True):
         table = run.ledger.read(marker, COLUMNS)
         for name, values in _asked(run, arm, part).items():
-            table = table.append_column(name, pa.array(values, pa.string()))
+            table = table.append_column(name, pa.array(values, pa.large_string()))
         tables.append(table)
     return pa.concat_tables(tables).to_pandas()
 
@@ -154,10 +176,6 @@ def _asked(run: Run, arm: str, part: Part) -> dict[str, list[str | None]]:
         found |= {"input": [row["input"] for row in rows]}
         found |= {"database": [row[database] for row in rows]}
     return found
-
-
-def _has_one_label(run: Run, task: str) -> bool:
-    return run.config.file.tasks[task].kind == "classification"
 
 
 def _answer_yardstick(run: Run, task: str) -> AnswerYardstick:

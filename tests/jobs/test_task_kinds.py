@@ -1,15 +1,18 @@
 """Tasks whose answer is more than one label, from their config to the page."""
 
 import dataclasses
+import functools
 import json
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 import yaml
 
 from inference.engine import EngineSpec, VllmEngine
 from inference.tasks import Task
+from jobs import generate
 from jobs.annotate import pool_records
 from jobs.config import load
 from jobs.config_schema import GenerateConfig, TableConfig, TaskConfig
@@ -26,6 +29,7 @@ from jobs.spill import SpillWork
 from jobs.tasks import build, label_spellings, plain_task, task_from
 from tests.inference import dirty_entities, sql_fixture
 from tests.inference.llm_fakes import Factory
+from tests.jobs.conftest import write_jsonl
 from tests.jobs.test_annotate import candidates
 from tests.jobs.test_config import MINIMAL
 
@@ -318,7 +322,7 @@ def test_queries_are_run_and_their_failures_have_a_status(tmp_path):
     assert (summary["n_sql_error"], summary["n_ok"], summary["n_empty_output"]) == (1, 6, 1)
     assert (summary["n_scored"], summary["n_unscored"]) == (4, 4)
     details = [row["detail"] for row in measured.metrics.answers]
-    assert details[2] == "not allowed: DROP_TABLE town"
+    assert details[2] == "not allowed: DELETE sqlite_master"
     assert details[3] == "the gold query does not run: no such column: x"
     assert details[4] == "database '../towns' is no plain name"
     assert "database 'rivers' has no file in" in details[5]
@@ -351,6 +355,55 @@ def test_arms_are_compared_on_the_queries_that_both_answer():
     assert "chosen has the highest micro-F1 of 2 arms: 0.857" in page
     assert "Against random selection (random), on the 6 queries" in page
     assert "exact match" in page
+
+
+def test_a_run_scores_entities_and_sets_and_shows_them(project, monkeypatch):
+    def rows(n, seed):
+        labels = ["trade;floods", "floods", "trade"]
+        made = dirty_entities.rows(n, seed=seed)
+        return [row | {"label": labels[i % 3]} for i, row in enumerate(made)]
+
+    bad = [
+        {"id": f"bad{i}", "input": "the old axe", "output": output, "label": "trade"}
+        for i, (output, _) in enumerate(dirty_entities.broken())
+    ]
+    write_jsonl(project.root / "corpus" / "a.jsonl", rows(30, 0) + bad)
+    write_jsonl(project.root / "queries.jsonl", rows(6, 1))
+    for name in ("corpus", "queries"):
+        columns = {"id": "id", "input": "input", "output": "output", "label": "label"}
+        project.config[name]["columns"] = columns
+    project.config["tasks"] = {
+        "parts": {"kind": "ner", "instruction": "Parts.", "labels": ["METAL", "TOOL"]},
+        "themes": {"kind": "multi-label", "instruction": "Themes."},
+    }
+    project.config["generate"] = {"decoder": "generate"}
+    project.config["arms"] = [
+        {"name": "parts", "task": "parts"},
+        {"name": "parts-random", "task": "parts", "stage1": "random"},
+        {"name": "themes", "task": "themes"},
+    ]
+    factory = Factory(lambda text, _: "iron | METAL" if text.startswith("Parts") else "floods")
+    fake = functools.partial(GenerateWork, start=lambda s: VllmEngine(s, start=factory))
+    monkeypatch.setattr(generate, "GenerateWork", fake)
+    result, manifest = project.execute("report")
+    assert result.result == "done_with_rejects"
+    assert manifest["tables"]["corpus"]["counts"]["rejected"] == {"bad_entities": len(bad)}
+    metrics = json.loads(next(project.out.rglob("metrics.json")).read_text())
+    found = {row["arm"]: (row["metric"], row["n_scored"]) for row in metrics["summary"]}
+    assert found == {
+        "parts": ("strict_micro_f1", 6),
+        "parts-random": ("strict_micro_f1", 6),
+        "themes": ("micro_f1", 6),
+    }
+    # Gold is both, floods, trade in turn and "floods" is always said: 4 right of 8 gold, 6 said.
+    scores = {(r["arm"], r["metric"]): r["value"] for r in metrics["scores"] if "against" not in r}
+    assert scores["themes", "micro_f1"] == pytest.approx(8 / 14)
+    assert scores["themes", "exact_match"] == pytest.approx(1 / 3)
+    assert {row["against"] for row in metrics["scores"] if "against" in row} == {"parts-random"}
+    prompts = ds.dataset(project.out / "prompts", format="parquet", exclude_invalid_files=True)
+    shown = prompts.to_table(["prompt"])["prompt"].to_pylist()
+    assert any(" | METAL\n" in text for text in shown)
+    assert "strict span micro-F1" in (project.out / "report.html").read_text()
 
 
 def test_an_arm_without_any_gold_has_notes_and_no_scores():
