@@ -98,7 +98,8 @@ def parse_entities(text: str, task: Task) -> ParsedEntities:
         return ParsedEntities(None, "empty")
     tally = _Tally(lexicon_of(task))
     entries = json_entries("\n".join(lines), is_type=lambda raw: tally.type_of(raw) is not None)
-    if entries is not None:
+    # A mention such as [(3)H]water looks like the begin of a list.
+    if entries is not None and (entries.entries or not any("|" in line for line in lines)):
         return _from_json(entries.entries, tally, cut_off=entries.cut_off)
     if _says_none(lines, tally.lexicon):
         return ParsedEntities((), "none")

@@ -56,6 +56,7 @@ IRON, SAW, AXE = ("iron", "METAL"), ("band saw", "TOOL-A"), ("axe", "TOOL-B")
         ("METAL: iron\nTOOL-A: band saw, axe", [IRON, SAW, ("axe", "TOOL-A")], "found"),
         ("Metal: iron; tin\nTool-A: none", [IRON, ("tin", "METAL")], "found"),
         ("iron: metal", [IRON], "found"),
+        ("[(3)H]ore | metal\nband saw | TOOL-A", [("[(3)H]ore", "METAL"), SAW], "found"),
         ("iron - METAL\nband saw -> TOOL-A", [IRON, SAW], "found"),
         ("iron\tMETAL", [IRON], "found"),
         ("iron is a metal.", [IRON], "found"),
