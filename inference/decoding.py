@@ -1,12 +1,12 @@
-"""Three ways to an answer out of a closed label set."""
+"""Three ways to an answer: written freely, or, of one label, out of the closed set."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inference.engine import VllmEngine
+from inference.kinds import parse_answer
 from inference.likelihood import Scored, answer_tokens, score
 from inference.llm import Completion, Sampling
-from inference.parsing import parse_label
 from inference.prompt_tokens import encode
 from inference.prompts import answer_gap
 from inference.status import Status
@@ -18,7 +18,7 @@ class Decoded:
     """The prediction for one prompt and what it rests on.
 
     Args:
-        prediction: a label of the task, or None.
+        prediction: the canonical answer (`kinds`), for one label the label; or None.
         raw_output: the engine's text; for `likelihood` the best label's answer.
         status: of the row: ok, parse_error, or what the engine said.
         detail: why there is no prediction, or how it was found.
@@ -40,7 +40,7 @@ Decoder = Callable[[VllmEngine, Task, Sequence[str], Sampling], list[Decoded]]
 def generate(
     engine: VllmEngine, task: Task, prompts: Sequence[str], sampling: Sampling
 ) -> list[Decoded]:
-    """Let the LLM write and find the label in its text; no label is a parse_error.
+    """Let the LLM write and find the answer in its text; no answer is a parse_error.
 
     Args:
         engine: runs the prompts.
@@ -100,6 +100,8 @@ def likelihood(
 
 
 DECODERS: dict[str, Decoder] = {"generate": generate, "choice": choice, "likelihood": likelihood}
+# These know nothing but one label of a closed set.
+LABEL_DECODERS = ("choice", "likelihood")
 
 
 def max_answer_tokens(task: Task) -> int:
@@ -111,10 +113,10 @@ def max_answer_tokens(task: Task) -> int:
 
 
 def _read(completion: Completion, task: Task) -> Decoded:
-    """Find the label in a completion's text."""
+    """Find the answer in a completion's text."""
     if completion.status is not Status.OK:
         return Decoded(None, completion.text, completion.status, completion.detail, completion)
-    label, reason = parse_label(completion.text, task)
+    label, reason = parse_answer(completion.text, task)
     status = Status.OK if label is not None else Status.PARSE_ERROR
     return Decoded(label, completion.text, status, reason, completion)
 

@@ -29,7 +29,16 @@ class Parsed(NamedTuple):
     reason: str
 
 
-class _Lexicon(NamedTuple):
+class Lexicon(NamedTuple):
+    """The spellings of a task, ready to be looked for in a text.
+
+    Attributes:
+        fold: Brings a text into the form of the table's keys.
+        table: Folded spelling -> label.
+        words: Matches every spelling of more than one letter.
+        letters: Matches the labels of one letter in unfolded text; None: there are none.
+    """
+
     fold: Fold
     table: dict[str, str]
     words: re.Pattern[str]
@@ -53,7 +62,7 @@ def parse_label(text: str, task: Task) -> Parsed:
     """
     if not text.strip():
         return Parsed(None, "empty")
-    lexicon = _lexicon(task)
+    lexicon = lexicon_of(task)
     for line in text.splitlines():
         parsed = _parse_line(line, lexicon)
         if parsed.reason != "no_label":
@@ -61,22 +70,22 @@ def parse_label(text: str, task: Task) -> Parsed:
     return Parsed(None, "no_label")
 
 
-def _parse_line(line: str, lexicon: _Lexicon) -> Parsed:
+def _parse_line(line: str, lexicon: Lexicon) -> Parsed:
     """Try the whole line, then the labels inside it, then the beginning of a label."""
     folded = lexicon.fold(line)
     bare = _LEAD_IN.sub("", folded).strip()
     for whole in (folded, bare):
         if whole in lexicon.table:
             return Parsed(lexicon.table[whole], "exact")
-    found = _named(line, folded, lexicon)
+    found = named(line, folded, lexicon)
     if len(found) > 1:
         return Parsed(None, "ambiguous: " + " | ".join(sorted(found)))
     if found:
         return Parsed(found.pop(), "found")
-    return _parse_beginning(bare, lexicon)
+    return parse_beginning(bare, lexicon)
 
 
-def _named(line: str, folded: str, lexicon: _Lexicon) -> set[str]:
+def named(line: str, folded: str, lexicon: Lexicon) -> set[str]:
     """Return the labels named in a line and not negated; single letters only where no word is."""
     found = {
         lexicon.table[match.group()]
@@ -90,7 +99,7 @@ def _named(line: str, folded: str, lexicon: _Lexicon) -> set[str]:
     return found
 
 
-def _parse_beginning(bare: str, lexicon: _Lexicon) -> Parsed:
+def parse_beginning(bare: str, lexicon: Lexicon) -> Parsed:
     """Accept an answer that stopped inside a label, if only one label begins so."""
     if len(bare) < _MIN_PREFIX_CHARS:
         return Parsed(None, "no_label")
@@ -101,7 +110,7 @@ def _parse_beginning(bare: str, lexicon: _Lexicon) -> Parsed:
 
 
 @lru_cache(maxsize=64)
-def _lexicon(task: Task) -> _Lexicon:
+def lexicon_of(task: Task) -> Lexicon:
     """Compile the spellings of a task, letters and digits only where that keeps labels apart."""
     fold: Fold = _letters_and_digits
     if _merges_labels(task, fold):
@@ -113,7 +122,7 @@ def _lexicon(task: Task) -> _Lexicon:
     marked = None
     if letters:
         marked = re.compile(rf"(?<![\w])[{re.escape(''.join(letters).upper())}](?=\s*[).:,;\]*]|$)")
-    return _Lexicon(fold, table, words, marked)
+    return Lexicon(fold, table, words, marked)
 
 
 def _merges_labels(task: Task, fold: Fold) -> bool:

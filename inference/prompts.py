@@ -123,8 +123,17 @@ def answer_gap(task: Task, prompt: str) -> str:
 
 
 def stop_strings(task: Task, spec: PromptSpec) -> tuple[str, ...]:
-    """Return where a free answer ends: at the line end in completion, nowhere in chat."""
-    return ("\n",) if spec.format == "completion" and task.kind == "classification" else ()
+    """Return where a free answer ends: nowhere in chat, in completion where its line ends.
+
+    Entities and queries take several lines: they end at a blank line, or where the next input
+    would begin.
+    """
+    if spec.format != "completion":
+        return ()
+    if task.kind in ("classification", "multi-label"):
+        return ("\n",)
+    prefix = task.input_prefix.strip()
+    return ("\n\n", f"\n{prefix}") if prefix else ("\n\n",)
 
 
 def _safe(task: Task, text: str, spec: PromptSpec, *, after: str) -> str:

@@ -11,6 +11,7 @@ _EDGES = re.compile(r"^[\s\"'`*.,;:]+|[\s\"'`*.,;:]+$")
 _GAPS = re.compile(r"[\s_-]+")
 
 How = Literal["exact", "alias", "spelling", "unknown", "missing"]
+Kind = Literal["classification", "multi-label", "ner", "sql"]
 
 
 class Match(NamedTuple):
@@ -26,8 +27,10 @@ class Task:
 
     Args:
         name: shown in reports.
-        labels: the classes used for scoring; unique, also under `normalise`.
-        kind: the only kind there is.
+        labels: the classes used for scoring, for `ner` the entity types; unique, also under
+            `normalise`; none for `sql`.
+        kind: `classification` (one label), `multi-label` (a set of labels), `ner` (entities with
+            their types) or `sql` (a query).
         instruction: first thing in every prompt; `{labels}` in it becomes the list of answers.
         aliases: other spelling -> label; keys are normalised.
         verbalizers: label -> answer shown to and expected from the LLM; a missing label is shown
@@ -37,15 +40,17 @@ class Task:
         separator: stands between instruction, demonstrations and query.
         wrong_prefix: put before the incorrect answer of a contrastive demonstration.
         why_prefix: put before the reason why it is incorrect.
+        label_separator: stands between the labels of a `multi-label` row, in data and answers.
 
     Raises:
-        ValueError: no labels, an empty or repeated label, an alias or verbalizer of an unknown
-            label, or two labels that share a spelling.
+        ValueError: no labels (or some, for `sql`), an empty or repeated label, an alias or
+            verbalizer of an unknown label, two labels that share a spelling, or a label that
+            holds the separator.
     """
 
     name: str
     labels: tuple[str, ...]
-    kind: Literal["classification"] = "classification"
+    kind: Kind = "classification"
     instruction: str = ""
     aliases: Mapping[str, str] = field(default_factory=dict, hash=False)
     verbalizers: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -54,6 +59,7 @@ class Task:
     separator: str = "\n\n"
     wrong_prefix: str = "Wrong answer: "
     why_prefix: str = "Why it is wrong: "
+    label_separator: str = ";"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(self.labels))
@@ -62,6 +68,7 @@ class Task:
         object.__setattr__(self, "aliases", aliases)
         object.__setattr__(self, "verbalizers", dict(self.verbalizers))
         _check_spellings(self)
+        _check_separator(self)
 
 
 def normalise(spelling: str) -> str:
@@ -128,7 +135,11 @@ def spellings(task: Task) -> dict[str, str]:
 def _check_labels(task: Task) -> None:
     """Refuse a label list that cannot be scored."""
     where = f"task {task.name!r}"
-    if not task.labels:
+    if task.kind == "sql" and task.labels:
+        raise ValueError(
+            f"{where}: labels names {len(task.labels)} label(s), but a query has none; remove them"
+        )
+    if not task.labels and task.kind != "sql":
         raise ValueError(f"{where}: labels is empty; a {task.kind} task needs the list of classes")
     blank = [label for label in task.labels if not label.strip()]
     if blank:
@@ -163,3 +174,21 @@ def _check_spellings(task: Task) -> None:
                 f"task {task.name!r}: alias {key!r} -> {label!r} is a spelling of label "
                 f"{owner[key]!r}; remove the alias"
             )
+
+
+def _check_separator(task: Task) -> None:
+    """Refuse a separator that could not be told from a part of a label."""
+    if task.kind != "multi-label":
+        return
+    separator = task.label_separator
+    if not separator.strip():
+        raise ValueError(
+            f"task {task.name!r}: label_separator {separator!r} is blank; give a mark, ';' say"
+        )
+    for label in task.labels:
+        for text in (label, verbalize(task, label)):
+            if separator.strip() in text:
+                raise ValueError(
+                    f"task {task.name!r}: label {text!r} holds the label_separator {separator!r}; "
+                    "choose another separator"
+                )

@@ -6,7 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from inference.tasks import Task, canonical
+from inference.kinds import gold_answer, stratum
+from inference.tasks import Task
 from jobs.engines import engine_spec
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.pool_texts import SHOWN_COLUMNS, Renderer, Shown, same_answer
@@ -69,13 +70,13 @@ def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
 
 
 def usable_labels(run: Run, arm: str, task: Task) -> dict[str, str]:
-    """The task's label of each candidate that may serve as a demonstration, in picking order."""
+    """The class of each candidate that may serve as a demonstration, in the order of picking."""
     assert run.pool is not None
-    pool = run.ledger.read(run.pool, ["id", "label"])
-    labels = dict(zip(pool["id"].to_pylist(), pool["label"].to_pylist(), strict=True))
+    pool = run.ledger.read(run.pool, ["id", "input", "output", "label"])
+    rows = {row["id"]: row for row in pool.to_pylist()}
     ids = run.ledger.read(run.candidates[arm], ["id"])["id"].to_pylist()
-    found = {row_id: canonical(task, labels.get(row_id)) for row_id in ids}
-    return {row_id: label for row_id, label in found.items() if label is not None}
+    found = {i: gold_answer(task, rows[i]).value for i in ids if i in rows}
+    return {i: stratum(task, rows[i], gold) for i, gold in found.items() if gold is not None}
 
 
 def shown_records(run: Run, arm: str) -> str:
@@ -95,7 +96,7 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     Args:
         candidates: Rows with id, input, output, label, tags, group, and `wrong_output` and `why`
             where the corpus has them; ids distinct.
-        tasks: A record is bad when its label belongs to none of them.
+        tasks: A record is bad when it has an answer of none of them.
 
     Returns:
         Records without texts and version yet, and how many candidates had no label.
@@ -103,16 +104,12 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     labelled = candidates.filter(
         pc.or_(pc.is_valid(candidates["label"]), pc.is_valid(candidates["output"]))
     ).sort_by("id")
-    known = [
-        any(canonical(task, label) for task in tasks) for label in labelled["label"].to_pylist()
-    ]
+    rows = labelled.select(["input", "output", "label"]).to_pylist()
+    golds = [[gold_answer(task, row) for task in tasks] for row in rows]
+    known = [any(gold.value is not None for gold in found) for found in golds]
     reasons = [
-        None
-        if ok
-        else "has no label"
-        if label is None
-        else f"label {label!r} is none of its task's"
-        for ok, label in zip(known, labelled["label"].to_pylist(), strict=True)
+        None if ok else found[0].reason if found else "no task"
+        for ok, found in zip(known, golds, strict=True)
     ]
     n = labelled.num_rows
     columns = {name: labelled[name] for name in ROW_COLUMNS}

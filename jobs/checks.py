@@ -2,6 +2,7 @@
 
 import os
 
+from inference.kinds import ANSWERED_BY_OUTPUT
 from jobs import assemble, rank, select
 from jobs.baselines import check_baselines
 from jobs.config import Config
@@ -11,6 +12,7 @@ from jobs.embed_sparse import identify_sparse
 from jobs.engines import check_chat, engine_spec, tokenizer_of
 from jobs.epr import check_map
 from jobs.errors import ConfigError
+from jobs.kind_rules import check_kind
 from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
 
@@ -39,6 +41,8 @@ def check_config(config: Config, *, until: str) -> None:
     _check_tasks(file)
     check_baselines(config)
     _check_slices(file)
+    for arm in config.arms:
+        check_kind(arm, file)
     if until != "ingest":
         for name in sorted({arm.encoder for arm in config.arms}):
             identify(name, encoder_spec(file.encoders[name], key=f"encoders.{name}"))
@@ -61,7 +65,7 @@ def _check_apart(files: list[SourceFile], out: str, *, key: str) -> None:
 
 def _check_tasks(file: ConfigFile) -> None:
     for name, task in file.tasks.items():
-        if task.labels is not None:
+        if task.labels is not None or task.kind in ANSWERED_BY_OUTPUT:
             build(name, task, {})
         elif file.corpus.columns.label is None:
             raise ConfigError(
@@ -86,7 +90,7 @@ def _check_engines(config: Config) -> None:
         spec = engine_spec(file.engines[arm.engine], key=f"engines.{arm.engine}")
         tokenizer_of(spec.model, spec.revision)
         task_config = file.tasks[arm.task]
-        if task_config.labels is not None:
+        if task_config.labels is not None or task_config.kind in ANSWERED_BY_OUTPUT:
             task = build(arm.task, task_config, {})
             assemble.max_prompt_tokens(spec, arm.prompt, arm.generate, task)
         if arm.prompt.format == "chat":

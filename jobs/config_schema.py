@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from inference.masking import MaskRule, mask_rules
+from inference.tasks import Kind
 from jobs.config_epr import EprConfig
 from jobs.config_section import Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
@@ -79,9 +80,27 @@ class QueriesConfig(TableConfig):
 
 
 class TaskConfig(Section):
-    """What the LLM is asked and which answers count."""
+    """What the LLM is asked and which answers count.
 
-    kind: Literal["classification"] = "classification"
+    Attributes:
+        kind: `classification` and `multi-label` have their answer in `columns.label`, `ner` and
+            `sql` in `columns.output`.
+        instruction: First thing in every prompt.
+        labels: Classes, or entity types; null: those of the corpus; none for `sql`.
+        aliases: Other spelling to label.
+        verbalizers: Label to what the LLM is shown.
+        input_prefix: Put before every input.
+        output_prefix: Put before every answer.
+        separator: Between instruction, demonstrations and query.
+        wrong_prefix: Put before an incorrect answer.
+        why_prefix: Put before the reason why it is incorrect.
+        label_separator: Between the labels of a `multi-label` row.
+        databases: For `sql`, the folder of the SQLite files in which answers are run.
+        database_column: Which column of the queries names the file: `label`, or one of
+            `queries.columns.keep`.
+    """
+
+    kind: Kind = "classification"
     instruction: str
     labels: list[str] | None = None
     aliases: dict[str, str] = Field(default_factory=dict)
@@ -91,6 +110,9 @@ class TaskConfig(Section):
     separator: str = "\n\n"
     wrong_prefix: str = "Wrong answer: "
     why_prefix: str = "Why it is wrong: "
+    label_separator: str = Field(";", min_length=1)
+    databases: str | None = None
+    database_column: str = "label"
 
 
 class MaskPattern(Section):

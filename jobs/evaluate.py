@@ -2,33 +2,45 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from inference.kinds import gold_answer
 from inference.tasks import canonical
 from jobs.compare_arms import compare_task
 from jobs.config_schema import Arm
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
+from jobs.reporting.answer_metrics import (
+    AnswerYardstick,
+    compare_answers,
+    summarise_answers,
+)
 from jobs.reporting.metric_tables import (
+    ANSWERS_SCHEMA,
     AUDIT_SCHEMA,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     NOISE_SCHEMA,
     PAIRED_TESTS_SCHEMA,
+    SCORES_SCHEMA,
     SLICE_DIFFERENCES_SCHEMA,
     SLICES_SCHEMA,
     SUMMARY_SCHEMA,
     to_arrow,
 )
-from jobs.reporting.metrics import Yardstick, summarise
+from jobs.reporting.metrics import ArmMetrics, Yardstick, summarise
 from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import plain_task, task_of
 
 VERSION = 2
+
+Rows = dict[str, list[dict[str, Any]]]
+Outputs = dict[str, pd.DataFrame]
 COLUMNS = [
     "id",
     "demonstration_ids",
@@ -48,8 +60,10 @@ TABLES = {
     "noise": NOISE_SCHEMA,
     "slice_differences": SLICE_DIFFERENCES_SCHEMA,
     "audit": AUDIT_SCHEMA,
+    "scores": SCORES_SCHEMA,
+    "answers": ANSWERS_SCHEMA,
 }
-IN_JSON = ("summary", "comparisons", "paired_tests", "noise")
+IN_JSON = ("summary", "scores", "comparisons", "paired_tests", "noise")
 
 
 # What it needs: the outputs of every arm.
@@ -83,34 +97,31 @@ def _mark(run: Run) -> str:
     report = run.config.file.report.model_dump(exclude={"map_rows", "samples_per_arm"})
     settings = [run.config.file.seed, report, vectors, shown, run.pool and run.pool.checksum]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
-    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms)
+    found = [run.config.file.tasks[a.task].databases for a in run.arms]
+    databases = {folder: _files(folder) for folder in found if folder is not None}
+    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms, databases)
+
+
+def _files(folder: str) -> list[tuple[str, int, int]]:
+    """Names, sizes and times of the databases, which scores depend on."""
+    stats = [(path.name, path.stat()) for path in sorted(Path(folder).iterdir())]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
 # The functions on one arm and one task are in `metrics`.
 
 
 def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
-    outputs = {arm.name: read_outputs(run, arm.name) for arm in run.arms}
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-    for arm in run.arms:
-        measured = summarise(
-            outputs[arm.name],
-            arm=arm_fields(arm),
-            yardstick=_yardstick(run, arm.task),
-            wall=_wall(run.outputs[arm.name]),
-        )
-        rows["summary"].append(measured.summary)
-        rows["slices"] += measured.slices
-        rows["confusion"] += measured.confusion
+    rows: Rows = {name: [] for name in TABLES}
     for task in dict.fromkeys(arm.task for arm in run.arms):
-        compared = compare_task(
-            run,
-            {arm.name: outputs[arm.name] for arm in run.arms if arm.task == task},
-            summary=[row for row in rows["summary"] if row["task"] == task],
-            yardstick=_yardstick(run, task),
-        )
-        for name, found in compared.items():
-            rows[name] += found
+        arms = [arm for arm in run.arms if arm.task == task]
+        outputs = {arm.name: read_outputs(run, arm.name) for arm in arms}
+        one_label = run.config.file.tasks[task].kind == "classification"
+        measured = (_measure_labels if one_label else _measure_answers)(run, task, arms, outputs)
+        for name, some in measured.items():
+            rows[name] += some
+    order = {arm.name: at for at, arm in enumerate(run.arms)}
+    rows["summary"].sort(key=lambda row: order[row["arm"]])
     text = json.dumps({name: rows[name] for name in IN_JSON}, indent=1)
     markers = {}
     for name, schema in TABLES.items():
@@ -119,20 +130,82 @@ def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
     return markers
 
 
+def _measure_labels(run: Run, task: str, arms: list[Arm], outputs: Outputs) -> Rows:
+    yardstick = _yardstick(run, task)
+    metrics = [
+        summarise(
+            outputs[arm.name],
+            arm=arm_fields(arm),
+            yardstick=yardstick,
+            wall=_wall(run.outputs[arm.name]),
+        )
+        for arm in arms
+    ]
+    rows = _rows_of(metrics)
+    compared = compare_task(run, outputs, summary=rows["summary"], yardstick=yardstick)
+    for name, found in compared.items():
+        rows[name] = rows.get(name, []) + found
+    return rows
+
+
+def _measure_answers(run: Run, task: str, arms: list[Arm], outputs: Outputs) -> Rows:
+    yardstick = _answer_yardstick(run, task)
+    measured = {
+        arm.name: summarise_answers(
+            outputs[arm.name],
+            arm=arm_fields(arm),
+            yardstick=yardstick,
+            wall=_wall(run.outputs[arm.name]),
+        )
+        for arm in arms
+    }
+    rows = _rows_of([one.metrics for one in measured.values()])
+    rows["scores"] += compare_answers(measured, against=_random(arms), yardstick=yardstick)
+    return rows
+
+
+def _rows_of(metrics: list[ArmMetrics]) -> Rows:
+    names = ("slices", "confusion", "scores", "answers")
+    rows = {name: [row for one in metrics for row in getattr(one, name)] for name in names}
+    return rows | {"summary": [one.summary for one in metrics]}
+
+
+def _random(arms: list[Arm]) -> list[str]:
+    return [arm.name for arm in arms if arm.stage1.method == "random"]
+
+
 def read_outputs(run: Run, arm: str) -> pd.DataFrame:
     """What is measured of an arm's output rows, with today's gold labels."""
     tables = []
     for marker, part in zip(run.outputs[arm], run.tables["queries"].parts, strict=True):
         table = run.ledger.read(marker, COLUMNS)
-        tables.append(table.append_column("gold", _gold(run, arm, part)))
+        for name, values in _asked(run, arm, part).items():
+            table = table.append_column(name, pa.array(values, pa.large_string()))
+        tables.append(table)
     return pa.concat_tables(tables).to_pandas()
 
 
-def _gold(run: Run, arm: str, part: Part) -> pa.Array:
-    """The labels of the queries as they are today: one may have been corrected since."""
-    task = task_of(run, next(one.task for one in run.arms if one.name == arm))
-    labels = run.ledger.read(part.marker, ["label"]).column(0).to_pylist()
-    return pa.array([canonical(task, label) for label in labels], pa.string())
+def _asked(run: Run, arm: str, part: Part) -> dict[str, list[str | None]]:
+    """The answers of the queries as they are today, and what it takes to score them."""
+    name = next(one.task for one in run.arms if one.name == arm)
+    task, database = task_of(run, name), run.config.file.tasks[name].database_column
+    columns = ["input", "output", "label", *{database} - {"label"}]
+    rows = run.ledger.read(part.marker, columns).to_pylist()
+    found = {"gold": [gold_answer(task, row).value for row in rows]}
+    if task.kind != "classification":
+        found |= {"input": [row["input"] for row in rows]}
+        found |= {"database": [row[database] for row in rows]}
+    return found
+
+
+def _answer_yardstick(run: Run, task: str) -> AnswerYardstick:
+    folder = run.config.file.tasks[task].databases
+    return AnswerYardstick(
+        task=task_of(run, task),
+        databases=None if folder is None else Path(folder),
+        seed=run.config.file.seed,
+        n_resamples=run.config.file.report.bootstrap,
+    )
 
 
 def arm_fields(arm: Arm) -> dict[str, Any]:
@@ -179,6 +252,9 @@ def _wall(markers: list[Marker]) -> dict[str, float | None]:
 
 
 def _line(row: dict[str, Any]) -> str:
+    if row["score"] is not None and row["accuracy"] is None:
+        interval = f"{row['score_low']:.3f} to {row['score_high']:.3f}"
+        return f"{row['arm']}: {row['metric']} {row['score']:.3f} ({interval})"
     if row["accuracy"] is None:
         return f"{row['arm']}: nothing to score in {row['n']} rows"
     return (

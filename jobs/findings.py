@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from inference.kinds import ANSWERED_BY_OUTPUT
 from jobs.errors import DataError
 from jobs.ledger import Marker, fingerprint
 from jobs.readers.duplicates import overlap
@@ -115,7 +116,10 @@ def _tell_labels(run: Run, name: str, counts: dict[str, int]) -> None:
         run.progress.warn(
             f"{name}: {len(counts):,} labels for {n_labelled:,} rows; is columns.label free text?"
         )
-    if name == "queries" and run.tables[name].n_rows and not counts:
+    by_label = any(
+        run.config.file.tasks[arm.task].kind not in ANSWERED_BY_OUTPUT for arm in run.arms
+    )
+    if name == "queries" and run.tables[name].n_rows and not counts and by_label:
         run.progress.warn("queries: no row has a label, so nothing can be scored")
     for task_name in sorted({arm.task for arm in run.arms}) if counts else ():
         task = task_of(run, task_name)

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from inference.decoding import DECODERS, Decoded
 from inference.engine import EngineError, EngineSpec, Sampling, VllmEngine
+from inference.kinds import gold_answer
 from inference.prompts import PromptSpec, stop_strings
 from inference.status import Status
-from inference.tasks import Task, canonical
+from inference.tasks import Task
 from jobs.attempts import Attempts
 from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import Arm, GenerateConfig
@@ -123,7 +124,7 @@ class GenerateWork:
     def _answer(self, ledger: Ledger, unit: Unit, payload: dict[str, Any]) -> Marker:
         task = task_from(payload["task"])
         prompts = ledger.read(Marker(**payload["prompts"])).to_pylist()
-        labels = ledger.read(Marker(**payload["rows"]), ["label"]).column(0).to_pylist()
+        asked = ledger.read(Marker(**payload["rows"]), ["input", "output", "label"]).to_pylist()
         config = GenerateConfig.model_validate(payload["generate"])
         if config.stop is None:
             stop = stop_strings(task, PromptSpec(format=payload["format"]))
@@ -137,8 +138,8 @@ class GenerateWork:
             )
         wall_s = time.monotonic() - started
         rows = [
-            output_row(row, answers.get(row["id"]), payload, gold=canonical(task, label))
-            for row, label in zip(prompts, labels, strict=True)
+            output_row(row, answers.get(row["id"]), payload, gold=gold_answer(task, query).value)
+            for row, query in zip(prompts, asked, strict=True)
         ]
         table = pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
         return ledger.commit(unit, table, stats=self._stats(table, rows, wall_s))

@@ -35,6 +35,7 @@ class Intake:
         identity: Fingerprint of how it is read.
         source: Fingerprint of identity and files.
         previous: Parts of the last ingest that still hold, by partition and segment.
+        entities: Whether its outputs are lists of entities, which must be in their text.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Intake:
     identity: str
     source: str
     previous: list[Part]
+    entities: bool
 
     @property
     def segment(self) -> int:
@@ -65,12 +67,15 @@ def run_stage(run: Run) -> None:
 def _intake(run: Run, name: str) -> Intake:
     config: TableConfig = getattr(run.config.file, name)
     files = find(config.path, key=f"{name}.path")
-    identity = fingerprint(VERSION, config.model_dump(exclude={"path"}), run.config.limit)
+    kinds = {run.config.file.tasks[arm.task].kind for arm in run.arms}
+    entities = "ner" in kinds and config.columns.output is not None
+    how = [config.model_dump(exclude={"path"}), run.config.limit, *["entities"] * entities]
+    identity = fingerprint(VERSION, *how)
     source = fingerprint(identity, [asdict(file) for file in files])
     # A look at fewer rows, or other columns, must not make the segments of the rest forgotten.
     last = run.manifest.get("ingests", {}).get(name, {}).get(identity)
     previous = _parts(run.ledger, last) if last else []
-    return Intake(name, config, files, identity, source, previous)
+    return Intake(name, config, files, identity, source, previous, entities)
 
 
 def _parts(ledger: Ledger, entry: dict[str, Any]) -> list[Part]:
@@ -162,6 +167,7 @@ def _spill_units(run: Run, intake: Intake) -> Units:
             "table": intake.config.model_dump(),
             "files": [file.path for file in group],
             "limit": run.config.limit,
+            "entities": intake.entities,
         }
         units.append((unit, payload))
     return units

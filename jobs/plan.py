@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from inference.encoder_spec import EncoderSpec
+from inference.kinds import ANSWERED_BY_OUTPUT
 from inference.models import resolve
 from inference.prompts import PromptSpec, build
 from inference.tasks import Task
@@ -76,7 +77,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
     }
     answer["seconds_on_two_cores"] = _seconds(answer)
     for table in tables.values():
-        del table["sample_texts"]
+        del table["sample_texts"], table["sample_outputs"]
         table["n_labels_seen"] = len(table.pop("labels_seen"))
     for line in _lines(answer, plans):
         progress.line("plan", line)
@@ -86,7 +87,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
 def _table(config: Config, name: str) -> dict[str, Any]:
     table: TableConfig = getattr(config.file, name)
     files = find(table.path, key=f"{name}.path")
-    texts, labels, scale = _sample(table, files)
+    texts, labels, outputs, scale = _sample(table, files)
     rows = scale if scale is not None else 0
     exact = all(_parquet_rows(file) is not None for file in files)
     if exact:
@@ -101,6 +102,7 @@ def _table(config: Config, name: str) -> dict[str, Any]:
         "partitions": table.partition.count,
         "sample_texts": texts,
         "labels_seen": labels,
+        "sample_outputs": outputs,
         "characters_mean": sum(map(len, texts)) / len(texts) if texts else 0.0,
     }
 
@@ -115,8 +117,10 @@ def _parquet_rows(file: SourceFile) -> int | None:
             return None
 
 
-def _sample(table: TableConfig, files: list[SourceFile]) -> tuple[list[str], list[str], int | None]:
-    """Texts and labels of the first rows, and the rows of all files by size."""
+def _sample(
+    table: TableConfig, files: list[SourceFile]
+) -> tuple[list[str], list[str], list[str], int | None]:
+    """Texts, labels and outputs of the first rows, and the rows of all files by size."""
     first = files[0]
     with open(first.path, "rb") as file:
         batches = read_rows(
@@ -127,12 +131,13 @@ def _sample(table: TableConfig, files: list[SourceFile]) -> tuple[list[str], lis
         whole = next(batches, None) is None
         at = first.bytes if whole else max(1, file.tell())
     if not seen:
-        return [], [], 0
+        return [], [], [], 0
     rows = made[0].rows.slice(0, SAMPLE_ROWS)
     texts = [text for text in rows.column("input").to_pylist() if text]
     labels = sorted({label for label in rows.column("label").to_pylist() if label is not None})
     total = sum(file.bytes for file in files)
-    return texts, labels, max(seen, round(seen * total / at))
+    outputs = [text for text in rows.column("output").to_pylist() if text]
+    return texts, labels, outputs, max(seen, round(seen * total / at))
 
 
 def _encoder(config: Config, name: str, tables: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +197,10 @@ def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
     bare = [build(task, [], "", spec=PromptSpec())]
     text = _mean_tokens(spec.model, spec.revision, tables["corpus"]["sample_texts"])
     query = _mean_tokens(spec.model, spec.revision, tables["queries"]["sample_texts"])
-    answer = _mean_tokens(spec.model, spec.revision, list(task.labels))
+    # Entities are shown shorter than they are stored; what is planned for is an upper bound.
+    by_output = task.kind in ANSWERED_BY_OUTPUT
+    answers = tables["corpus"]["sample_outputs"] if by_output else list(task.labels)
+    answer = _mean_tokens(spec.model, spec.revision, answers)
     each = _mean_tokens(spec.model, spec.revision, bare) + query + k * (text + answer + 6)
     most = spec.max_model_len - arm.generate.max_tokens
     alone = _mean_tokens(spec.model, spec.revision, bare) + 2 * text + answer + 6

@@ -7,24 +7,25 @@ from typing import Any
 from inference.boundaries import Chat, turn_marks
 from inference.budget import TokenCounter
 from inference.engine import EngineSpec
+from inference.kinds import gold_answer, shown_answer
 from inference.ordering import Demonstration
 from inference.prompt_tokens import control_strings
 from inference.prompts import PromptSpec, chat_of, render_demonstration, safe
-from inference.tasks import Task, canonical, verbalize
+from inference.tasks import Task, canonical
 from jobs.config_schema import PromptConfig
 from jobs.engines import tokenizer_of
 from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker
 
 # What a demonstration is made of.
-SHOWN_COLUMNS = ["id", "input", "label", "wrong_output", "why"]
+SHOWN_COLUMNS = ["id", "input", "output", "label", "wrong_output", "why"]
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A record as it is shown, None where no task has its label.
+    """A record as it is shown, None where it has no answer of any task.
 
     Attributes:
         text: Input, contrast and answer.
@@ -50,7 +51,7 @@ class Renderer:
         self._counter = TokenCounter(tokenizer_of(engine.model, engine.revision))
 
     def __call__(self, record: Record) -> Shown | None:
-        """The record as shown; None where the task does not have its label."""
+        """The record as shown; None where it has no answer of the task."""
         one = demonstration_of(self._task, record, contrast=self._prompt.negative_pairs)
         if one is None:
             return None
@@ -69,34 +70,38 @@ def layout_of(engine: EngineSpec, prompt: PromptConfig) -> tuple[PromptSpec, Cha
 
 
 def demonstration_of(task: Task, record: Record, *, contrast: bool) -> Demonstration | None:
-    """The record as a demonstration; None where its label is none of the task's.
+    """The record as a demonstration; None where it has no answer of the task.
 
     Args:
         task: Spells the answers.
         record: `SHOWN_COLUMNS` of the pool.
         contrast: Whether an incorrect answer is shown before the right one.
     """
-    label = canonical(task, record["label"])
-    if label is None:
+    gold = gold_answer(task, record).value
+    if gold is None:
         return None
+    answer = shown_answer(task, gold)
     wrong, why = _text(record["wrong_output"]), _text(record["why"])
-    named = canonical(task, wrong)
-    if not contrast or wrong is None or named == label:
-        return Demonstration(record["id"], record["input"], verbalize(task, label))
+    if not contrast or wrong is None or _says(task, wrong) == answer:
+        return Demonstration(record["id"], record["input"], answer)
     return Demonstration(
-        record["id"],
-        record["input"],
-        verbalize(task, label),
-        wrong_output=wrong if named is None else verbalize(task, named),
-        why=why,
+        record["id"], record["input"], answer, wrong_output=_says(task, wrong), why=why
     )
 
 
 def same_answer(tasks: Sequence[Task], record: Record) -> bool:
-    """Whether the incorrect answer of a record is its label."""
+    """Whether the incorrect answer of a record is its right one."""
     wrong = _text(record["wrong_output"])
-    labels = [(canonical(task, wrong), canonical(task, record["label"])) for task in tasks]
-    return any(named is not None and named == label for named, label in labels)
+    golds = [(task, gold_answer(task, record).value) for task in tasks]
+    return wrong is not None and any(
+        gold is not None and _says(task, wrong) == shown_answer(task, gold) for task, gold in golds
+    )
+
+
+def _says(task: Task, wrong: str) -> str:
+    """An incorrect answer, spelled as the task would where it is a label."""
+    named = canonical(task, wrong) if task.kind == "classification" else None
+    return wrong if named is None else shown_answer(task, named)
 
 
 def demonstrations_in(
@@ -105,7 +110,7 @@ def demonstrations_in(
     """The demonstrations of the pool that are needed, by id.
 
     Raises:
-        DataError: One has a label that is none of the task's; it was ranked and cannot be shown.
+        DataError: One has no answer of the task; it was ranked and cannot be shown.
     """
     found = {}
     for record in ledger.read(pool, SHOWN_COLUMNS).to_pylist():
@@ -113,8 +118,8 @@ def demonstrations_in(
             one = demonstration_of(task, record, contrast=contrast)
             if one is None:
                 raise DataError(
-                    f"pool record {record['id']!r} has label {record['label']!r}, which is none of "
-                    f"task {task.name!r}; it was ranked and cannot be shown."
+                    f"pool record {record['id']!r} {gold_answer(task, record).reason} (task "
+                    f"{task.name!r}); it was ranked and cannot be shown."
                 )
             found[record["id"]] = one
     return found

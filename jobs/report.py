@@ -176,6 +176,7 @@ def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
             integer_object_nulls=True
         )
         for name in METRIC_TABLES
+        if name != "answers"
     }
     return ReportModel(
         title="dualdiv report",

@@ -17,6 +17,7 @@ from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker, PartWriter, Unit
 from jobs.readers.batches import ReadOptions
 from jobs.readers.columns import ColumnMap
+from jobs.readers.entity_rows import without_bad_entities
 from jobs.readers.files import read_rows
 from jobs.readers.hashes import partition_of
 from jobs.readers.row_tables import REJECTED_SCHEMA, row_schema
@@ -35,7 +36,7 @@ class SpillWork:
 
         Args:
             payload: `unit`, `rejects` (both as plain dicts), `table` (its config), `files`,
-                `limit`.
+                `limit`, `entities` (whether outputs are lists of entities).
 
         Returns:
             The marker of the spill.
@@ -45,7 +46,7 @@ class SpillWork:
         if found is not None:
             return found
         table = TableConfig.model_validate(payload["table"])
-        spill = _Spill(table, limit=payload["limit"])
+        spill = _Spill(table, limit=payload["limit"], entities=payload["entities"])
         stats: dict[str, Any] = {}
         with ledger.writing(unit, row_schema(table.columns.carried()), stats) as writer:
             for path in payload["files"]:
@@ -67,8 +68,9 @@ class SpillWork:
 class _Spill:
     """Rows on their way into one spill file, at most a chunk of them in memory."""
 
-    def __init__(self, table: TableConfig, *, limit: int | None) -> None:
+    def __init__(self, table: TableConfig, *, limit: int | None, entities: bool) -> None:
         self.table = table
+        self.entities = entities
         self.left = limit
         self.groups: list[int] = []
         self.notes: Counter[str] = Counter()
@@ -92,7 +94,7 @@ class _Spill:
                     options=read_options(self.table),
                     max_bytes=self.table.max_bytes,
                 ):
-                    self._take(made.rows, made.rejected, made.notes)
+                    self._take(*(without_bad_entities(made) if self.entities else made))
                     if self._bytes >= CHUNK_BYTES:
                         self.flush(writer)
                     if self.full:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from inference.tasks import Task, match_label
+from inference.kinds import ANSWERED_BY_OUTPUT, gold_answer
+from inference.tasks import Task
 from jobs.config_schema import TaskConfig
 from jobs.errors import ConfigError
 from jobs.run import Run
@@ -24,18 +25,30 @@ def build(name: str, config: TaskConfig, corpus_labels: Mapping[str, int]) -> Ta
     Raises:
         ConfigError: Labels, aliases or verbalizers that contradict each other.
     """
-    labels = config.labels if config.labels is not None else sorted(corpus_labels)
-    if len(labels) < 2:
+    labels = config.labels if config.labels is not None else _labels_of(config, corpus_labels)
+    if config.kind == "ner" and not labels:
+        raise ConfigError(f"tasks.{name}.labels: not given; name the entity types of the task.")
+    if config.kind in ("classification", "multi-label") and len(labels) < 2:
         raise ConfigError(
             f"tasks.{name}.labels: found {labels}; a classification needs at least two. Name them "
             "in the config. Without names they are what corpus.columns.label holds in the rows "
             "that were read: look at that key, at --limit and at the rejected rows."
         )
-    plain = config.model_dump(exclude={"labels"})
+    plain = config.model_dump(exclude={"labels", "databases", "database_column"})
     try:
         return Task(name=name, labels=tuple(labels), **plain)
     except ValueError as error:
         raise ConfigError(f"tasks.{name}: {error}.") from None
+
+
+def _labels_of(config: TaskConfig, corpus_labels: Mapping[str, int]) -> list[str]:
+    """The labels that the corpus has."""
+    if config.kind in ANSWERED_BY_OUTPUT:
+        return []
+    if config.kind == "classification":
+        return sorted(corpus_labels)
+    pieces = (one for cell in corpus_labels for one in cell.split(config.label_separator.strip()))
+    return sorted({piece.strip() for piece in pieces if piece.strip()})
 
 
 def plain_task(task: Task) -> dict[str, Any]:
@@ -52,6 +65,7 @@ def plain_task(task: Task) -> dict[str, Any]:
         "separator": task.separator,
         "wrong_prefix": task.wrong_prefix,
         "why_prefix": task.why_prefix,
+        "label_separator": task.label_separator,
     }
 
 
@@ -73,10 +87,12 @@ def label_spellings(task: Task, counts: Mapping[str, int]) -> tuple[dict[str, in
     """
     merged: dict[str, int] = {}
     strange: dict[str, int] = {}
+    if task.kind in ANSWERED_BY_OUTPUT:
+        return merged, strange
     for raw, number in counts.items():
-        match = match_label(task, raw)
-        if match.label is None:
+        label = gold_answer(task, {"label": raw}).value
+        if label is None:
             strange[raw] = number
-        elif match.how != "exact":
-            merged[f"{raw!r} = {match.label}"] = number
+        elif label != raw:
+            merged[f"{raw!r} = {label}"] = number
     return merged, strange

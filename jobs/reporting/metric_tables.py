@@ -26,6 +26,8 @@ ARM_FIELDS: dict[str, pa.DataType] = {
 }
 ARM_KEY = ("task", "encoder", "engine", "arm")
 COUNTS = ["n", "n_scored", "n_unscored", *(f"n_{status}" for status in Status)]
+# The score that decides, whatever the kind of the task.
+HEADLINE = ["score", "score_low", "score_high"]
 FIGURES = [
     *("accuracy", "accuracy_low", "accuracy_high", "majority_accuracy"),
     *("macro_f1", "macro_f1_low", "macro_f1_high", "majority_macro_f1"),
@@ -49,6 +51,8 @@ SUMMARY_SCHEMA = pa.schema(
         *((name, pa.int64()) for name in COUNTS),
         *((name, pa.float64()) for name in FIGURES),
         ("majority_label", pa.string()),
+        ("metric", pa.string()),
+        *((name, pa.float64()) for name in HEADLINE),
         ("notes", pa.list_(pa.string())),
     ]
 )
@@ -84,6 +88,28 @@ CONFUSION_SCHEMA = pa.schema(
         ("gold", pa.string()),
         ("predicted", pa.string()),
         ("n", pa.int64()),
+    ]
+)
+# `against` null: a score; else the arm it is compared with, and the value is the difference.
+SCORES_SCHEMA = pa.schema(
+    [
+        *((name, ARM_FIELDS[name]) for name in ARM_KEY),
+        ("against", pa.string()),
+        ("metric", pa.string()),
+        ("n", pa.int64()),
+        ("value", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+    ]
+)
+# What came of each query, where that is more than a label right or wrong.
+ANSWERS_SCHEMA = pa.schema(
+    [
+        *((name, ARM_FIELDS[name]) for name in ARM_KEY),
+        ("id", pa.string()),
+        ("status", pa.string()),
+        ("score", pa.float64()),
+        ("detail", pa.string()),
     ]
 )
 COMPARISON_SCHEMA = pa.schema(

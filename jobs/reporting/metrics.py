@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from inference.kinds import HEADLINES
 from inference.scoring import (
     Scores,
     bootstrap,
@@ -52,11 +53,15 @@ class ArmMetrics:
         slices: Rows of `SLICES_SCHEMA`: per-class scores, `slice` is "label".
         confusion: Rows of `CONFUSION_SCHEMA`; predicted null means no prediction, cells of
             count 0 are left out.
+        scores: Rows of `SCORES_SCHEMA`.
+        answers: Rows of `ANSWERS_SCHEMA`; none for `classification`.
     """
 
     summary: dict[str, Any]
     slices: list[dict[str, Any]]
     confusion: list[dict[str, Any]]
+    scores: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
 
 
 def summarise(
@@ -81,10 +86,10 @@ def summarise(
     Raises:
         InvariantError: An id twice, a status outside the closed set, an unknown arm field.
     """
-    _check(outputs, arm)
+    check(outputs, arm)
     gold, predicted, notes = _answers(outputs, yardstick.labels)
     summary = dict.fromkeys(SUMMARY_SCHEMA.names) | dict(arm)
-    summary |= _counts(outputs, n_scored=len(gold)) | _costs(outputs)
+    summary |= count_statuses(outputs, n_scored=len(gold)) | costs(outputs)
     summary |= {name: (wall or {}).get(name) for name in ("rows_per_s", "tokens_per_s")}
     key = {name: arm.get(name) for name in ARM_KEY}
     if not gold:
@@ -92,7 +97,10 @@ def summarise(
     scores = score(gold, predicted, yardstick.labels)
     summary |= _quality(gold, predicted, scores, yardstick)
     return ArmMetrics(
-        summary | {"notes": notes}, _slices(key, scores), _confusion(key, scores, yardstick.labels)
+        summary | {"notes": notes},
+        _slices(key, scores),
+        _confusion(key, scores, yardstick.labels),
+        _scores(key, summary),
     )
 
 
@@ -132,7 +140,8 @@ def compare(
     return rows
 
 
-def _check(outputs: pd.DataFrame, arm: Mapping[str, Any]) -> None:
+def check(outputs: pd.DataFrame, arm: Mapping[str, Any]) -> None:
+    """Refuse outputs that no stage can have made."""
     unknown = sorted(set(arm) - set(ARM_FIELDS))
     if unknown:
         raise InvariantError(f"Unknown arm field {unknown[0]!r}; known: {', '.join(ARM_FIELDS)}.")
@@ -207,7 +216,8 @@ def _strings(column: "pd.Series[Any]") -> list[str | None]:
     return [None if pd.isna(value) else str(value) for value in column]
 
 
-def _counts(outputs: pd.DataFrame, *, n_scored: int) -> dict[str, Any]:
+def count_statuses(outputs: pd.DataFrame, *, n_scored: int) -> dict[str, Any]:
+    """Count rows by status."""
     by_status = Counter(str(status) for status in outputs["status"])
     n = len(outputs)
     counts: dict[str, Any] = {"n": n, "n_scored": n_scored, "n_unscored": n - n_scored}
@@ -216,7 +226,8 @@ def _counts(outputs: pd.DataFrame, *, n_scored: int) -> dict[str, Any]:
     return counts
 
 
-def _costs(outputs: pd.DataFrame) -> dict[str, float | None]:
+def costs(outputs: pd.DataFrame) -> dict[str, float | None]:
+    """What the rows of an arm cost: demonstrations, tokens, seconds."""
     # What was never sent to an engine cost nothing.
     sent = outputs[pd.to_numeric(outputs["engine_s"]).astype("float64").notna()]
     numbers = {
@@ -273,7 +284,25 @@ def _quality(
         "macro_f1_high": intervals.macro_f1.high,
         "majority_macro_f1": majority.macro_f1,
         "majority_label": majority_label(counts, yardstick.labels),
+        "metric": HEADLINES["classification"],
+        "score": scores.macro_f1,
+        "score_low": intervals.macro_f1.low,
+        "score_high": intervals.macro_f1.high,
     }
+
+
+def _scores(key: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            **key,
+            "metric": name,
+            "n": summary["n_scored"],
+            "value": summary[name],
+            "low": summary[f"{name}_low"],
+            "high": summary[f"{name}_high"],
+        }
+        for name in ("accuracy", "macro_f1")
+    ]
 
 
 def _slices(key: Mapping[str, Any], scores: Scores) -> list[dict[str, Any]]:

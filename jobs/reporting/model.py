@@ -16,6 +16,7 @@ from jobs.reporting.metric_tables import (
     CONFUSION_SCHEMA,
     NOISE_SCHEMA,
     PAIRED_TESTS_SCHEMA,
+    SCORES_SCHEMA,
     SLICE_DIFFERENCES_SCHEMA,
     SLICES_SCHEMA,
     SUMMARY_SCHEMA,
@@ -101,6 +102,7 @@ class ReportModel:
         noise: Rows of `NOISE_SCHEMA`.
         slice_differences: Rows of `SLICE_DIFFERENCES_SCHEMA`.
         audit: Rows of `AUDIT_SCHEMA`, of each arm the worst first.
+        scores: Rows of `SCORES_SCHEMA`; shown for tasks whose answer is more than one label.
         maps: One per encoder.
         coverage: One per encoder.
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
@@ -126,6 +128,7 @@ class ReportModel:
         default_factory=partial(_empty, SLICE_DIFFERENCES_SCHEMA)
     )
     audit: pd.DataFrame = field(default_factory=partial(_empty, AUDIT_SCHEMA))
+    scores: pd.DataFrame = field(default_factory=partial(_empty, SCORES_SCHEMA))
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()

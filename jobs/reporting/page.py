@@ -13,9 +13,11 @@ import pandas as pd
 from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars, umap_map
 from jobs.reporting.evidence import audit_table, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
+from jobs.reporting.scores import goes_by_scores, score_headline, score_table, type_table
 from jobs.reporting.tables import (
     REJECTED,
     STAGE1,
+    Table,
     class_table,
     cost_table,
     example_table,
@@ -125,6 +127,15 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
         return [row for row in records(table) if row["task"] == task]
 
     mine, slices, tests = of_task(model.summary), of_task(model.slices), of_task(model.paired_tests)
+    if goes_by_scores(mine):
+        scores = of_task(model.scores)
+        return {
+            "name": task,
+            "best": slices,
+            "headline": score_headline(mine, scores),
+            "metrics": score_table(scores),
+            "classes": type_table(slices),
+        } | dict.fromkeys(("tests", "noise", "slices", "audit"), Table([], []))
     return {
         "name": task,
         "best": best_of(mine),

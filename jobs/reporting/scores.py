@@ -1,0 +1,91 @@
+"""Scores of tasks whose answer is more than one label: sentences and a table."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobs.reporting.tables import Cell, Table, plain
+
+NAMES = {
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "exact_match": "exact match",
+    "strict_micro_f1": "strict span micro-F1",
+    "strict_macro_f1": "strict span macro-F1",
+    "strict_precision": "strict span precision",
+    "strict_recall": "strict span recall",
+    "relaxed_micro_f1": "relaxed span micro-F1",
+    "relaxed_macro_f1": "relaxed span macro-F1",
+    "relaxed_precision": "relaxed span precision",
+    "relaxed_recall": "relaxed span recall",
+    "token_accuracy": "token accuracy (BIO)",
+    "execution_accuracy": "execution accuracy",
+    "execution_accuracy_unordered": "execution accuracy, any order of rows",
+}
+
+Row = Mapping[str, Any]
+
+
+def goes_by_scores(rows: Sequence[Row]) -> bool:
+    """Whether a task is judged by other scores than accuracy and macro-F1 of labels."""
+    return any(row["score"] is not None and row["accuracy"] is None for row in rows)
+
+
+def score_headline(rows: Sequence[Row], scores: Sequence[Row]) -> list[str]:
+    """Say which arm is best by the score that decides, and how it compares with random selection.
+
+    Args:
+        rows: Summary rows of one task.
+        scores: Score rows of the same task.
+
+    Returns:
+        Sentences, each complete in itself.
+    """
+    scored = [row for row in rows if row["score"] is not None]
+    best = max(scored, key=lambda row: row["score"])
+    name, interval = NAMES[best["metric"]], (best["score_low"], best["score_high"])
+    n = len(scored)
+    rank = f"has the highest {name} of {n} arms" if n > 1 else f"is the only arm, by {name}"
+    sentences = [
+        f"{best['arm']} {rank}: {_with(best['score'], *interval)}, over {best['n_scored']:,} "
+        "scored queries."
+    ]
+    for row in scores:
+        if (row["arm"], row["metric"]) == (best["arm"], best["metric"]) and row["against"]:
+            told = row["low"] > 0 or row["high"] < 0
+            sentences.append(
+                f"Against random selection ({row['against']}), on the {row['n']:,} queries scored "
+                f"for both, the difference is {_with(row['value'], row['low'], row['high'])}: the "
+                f"95% interval {'excludes' if told else 'contains'} 0."
+            )
+    return sentences
+
+
+def score_table(scores: Sequence[Row]) -> Table:
+    """Every score of every arm with its interval, one row a score."""
+    own = [row for row in scores if not row["against"]]
+    arms = list(dict.fromkeys(row["arm"] for row in own))
+    found = {(row["metric"], row["arm"]): row for row in own}
+    cells = []
+    for metric in dict.fromkeys(row["metric"] for row in own):
+        rows = [found.get((metric, arm)) for arm in arms]
+        figures = [_with(r["value"], r["low"], r["high"]) if r else "-" for r in rows]
+        cells.append([Cell(NAMES[metric]), *(Cell(text, number=True) for text in figures)])
+    return Table(["score [95%]", *arms], cells)
+
+
+def type_table(slices: Sequence[Row]) -> Table:
+    """Precision, recall and F1 of each class, or type by way of matching, and arm."""
+    headings = ["arm", "by", "class", "in gold", "precision", "recall", "F1"]
+    cells = [
+        [
+            *(Cell(plain(row[name])) for name in ("arm", "slice", "value")),
+            *(Cell(plain(row[name]), number=True) for name in ("support", "precision", "recall")),
+            Cell(plain(row["f1"]), number=True, shade=row["f1"]),
+        ]
+        for row in slices
+    ]
+    return Table(headings, cells)
+
+
+def _with(value: float, low: float, high: float) -> str:
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
