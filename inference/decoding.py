@@ -24,6 +24,8 @@ class Decoded:
         detail: why there is no prediction, or how it was found.
         completion: tokens, times and finish reason.
         scores: label -> mean log-probability, for `likelihood`.
+        calibrated: label -> probability after contextual calibration, if there was one.
+        uncalibrated: the label that `scores` alone would have given then.
     """
 
     prediction: str | None
@@ -32,6 +34,8 @@ class Decoded:
     detail: str
     completion: Completion
     scores: Mapping[str, float] | None = None
+    calibrated: Mapping[str, float] | None = None
+    uncalibrated: str | None = None
 
 
 Decoder = Callable[[VllmEngine, Task, Sequence[str], Sampling], list[Decoded]]
