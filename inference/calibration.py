@@ -190,9 +190,7 @@ def calibrate(
     orders = permutations_of(len(by_id), seed=seed)
     shown = [[by_id[i] for i in order] for order in orders]
     prompts = [
-        prompt
-        for one in shown
-        for prompt in content_free_prompts(task, one, spec=spec, chat=chat)
+        prompt for one in shown for prompt in content_free_prompts(task, one, spec=spec, chat=chat)
     ]
     paths = answer_tokens(engine.tokenizer, task, answer_gap(task, prompts[0]))
     ids = [encode(engine.tokenizer, prompt) for prompt in prompts]

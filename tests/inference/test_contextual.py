@@ -97,7 +97,9 @@ def test_a_label_that_is_likely_anyway_is_held_back_and_both_answers_stand():
     before = [math.sqrt(0.6), math.sqrt(0.4)]
     assert (quiet.uncalibrated, quiet.prediction, quiet.raw_output) == ("a", "b", "b")
     after = [before[0] / math.sqrt(0.8), before[1] / math.sqrt(0.2)]
-    assert quiet.calibrated == pytest.approx({"a": after[0] / sum(after), "b": after[1] / sum(after)})
+    assert quiet.calibrated == pytest.approx(
+        {"a": after[0] / sum(after), "b": after[1] / sum(after)}
+    )
     assert quiet.scores == pytest.approx({"a": math.log(before[0]), "b": math.log(before[1])})
     # A query without content prefers no label, and the first is the answer.
     assert loud.calibrated == pytest.approx({"a": 0.5, "b": 0.5})
