@@ -138,7 +138,7 @@ def test_plan_estimates_and_runs_nothing(config, capsys, tmp_path):
     calibrated = ["--set", "generate.decoder=likelihood", "--set", "generate.calibrate=contextual"]
     assert main(["plan", config, *calibrated]) == 0
     n = 3 * arm["prompts"]
-    assert f"about {n} prompts more without content" in capsys.readouterr().out
+    assert f"about {n} prompts more without content" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
