@@ -111,7 +111,8 @@ def test_the_best_label_and_its_score_are_those_of_all_scores(token_ids, paths):
             assert all(
                 found.scores[one] == pytest.approx(whole.scores[one]) for one in found.scores
             )
-    assert few.n_requests <= many.n_requests + len(token_ids)
+    # Each time a prompt may be asked once more, where answers part right behind what was read.
+    assert few.n_requests <= many.n_requests + 2 * len(token_ids)
 
 
 def test_one_request_is_made_for_each_place_where_an_answer_ends_and_one_for_the_prompt():
