@@ -8,10 +8,12 @@ import pandas as pd
 import pyarrow as pa
 
 from inference.tasks import canonical
+from jobs.candidate_measures import candidate_rows
 from jobs.config_schema import Arm
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
 from jobs.reporting.metric_tables import (
+    CANDIDATES_SCHEMA,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     SLICES_SCHEMA,
@@ -23,7 +25,7 @@ from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import plain_task, task_of
 
-VERSION = 1
+VERSION = 2
 COLUMNS = [
     "id",
     "demonstration_ids",
@@ -39,6 +41,7 @@ TABLES = {
     "slices": SLICES_SCHEMA,
     "confusion": CONFUSION_SCHEMA,
     "comparisons": COMPARISON_SCHEMA,
+    "candidates": CANDIDATES_SCHEMA,
 }
 
 
@@ -67,7 +70,9 @@ def _mark(run: Run) -> str:
     gold = [part.content for part in run.tables["queries"].parts]
     settings = [run.config.file.seed, run.config.file.report.bootstrap]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
-    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms)
+    chosen = [run.pool and run.pool.checksum]
+    chosen += [[name, marker.checksum] for name, marker in sorted(run.candidates.items())]
+    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms, chosen)
 
 
 # The functions on one arm and one task are in `metrics`.
@@ -94,6 +99,8 @@ def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
             against=[arm.name for arm in arms if arm.stage1.method == "random"],
             yardstick=_yardstick(run, task),
         )
+    yardsticks = {arm.task: _yardstick(run, arm.task) for arm in run.arms}
+    rows["candidates"] = candidate_rows(run, yardsticks)
     text = json.dumps({name: rows[name] for name in ("summary", "comparisons")}, indent=1)
     found = {}
     for name, schema in TABLES.items():

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from jobs.reporting.metric_tables import (
+    CANDIDATES_SCHEMA,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     SLICES_SCHEMA,
@@ -94,6 +95,7 @@ class ReportModel:
         confusion: Rows of `CONFUSION_SCHEMA`.
         comparisons: Rows of `COMPARISON_SCHEMA`; opponents other than the majority baseline
             are the arms of random selection.
+        candidates: Rows of `CANDIDATES_SCHEMA`, one per task and selection.
         maps: One per encoder.
         coverage: One per encoder.
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
@@ -113,6 +115,7 @@ class ReportModel:
     slices: pd.DataFrame = field(default_factory=partial(_empty, SLICES_SCHEMA))
     confusion: pd.DataFrame = field(default_factory=partial(_empty, CONFUSION_SCHEMA))
     comparisons: pd.DataFrame = field(default_factory=partial(_empty, COMPARISON_SCHEMA))
+    candidates: pd.DataFrame = field(default_factory=partial(_empty, CANDIDATES_SCHEMA))
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()
