@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
+from jobs.reporting.metric_tables import MEASURES
 from jobs.reporting.metrics import Yardstick, compare, summarise
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.projection import Projection
@@ -72,6 +73,9 @@ def example_model(*, n_queries=200, n_map=1500):
         slices=pd.DataFrame([row for m in measured for row in m.slices]),
         confusion=pd.DataFrame([row for m in measured for row in m.confusion]),
         comparisons=pd.DataFrame(rows),
+        candidates=pd.DataFrame(
+            [_measured(method) for method in ("random", "coverage", "dual-div")]
+        ),
         maps=[_map(n_map)],
         coverage=[_coverage()],
         stage1=[_selection(method) for method in ("random", "coverage", "dual-div")],
@@ -118,6 +122,14 @@ def _coverage():
         for method in ("random", "coverage", "dual-div")
     }
     return Coverage("minilm", corpus, candidates)
+
+
+def _measured(method):
+    figures = {name: 0.125 + 0.01 * i for i, name in enumerate(MEASURES)}
+    named = {"task": "things", "encoder": "minilm", "stage1": method, "arms": [f"{method}+knn"]}
+    counts = {"k1": 100, "n_labelled": 60, "n_ground": 1500, "n_queries": 200, "n_rare": 0}
+    notes = ["no label has fewer rows than half an even share, so none is rare"]
+    return named | counts | figures | {"rare_class_recall": None, "notes": notes}
 
 
 def _selection(method):

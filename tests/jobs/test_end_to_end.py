@@ -146,6 +146,18 @@ def test_manifest_status_and_files_agree(calm):
     assert [stage["missing"] for stage in answer["stages"].values()] == [[]] * 9
     summary = pq.read_table(calm.out / "metrics" / "summary.parquet").to_pylist()
     assert {row["arm"]: row["n"] for row in summary} == {arm["name"]: 12 for arm in ARMS}
+    candidates = pq.read_table(calm.out / "metrics" / "candidates.parquet").to_pylist()
+    assert {row["stage1"]: row["arms"] for row in candidates} == {
+        "random": ["random+knn"],
+        "dual-div": ["dual-div"],
+    }
+    for row in candidates:
+        assert (row["task"], row["encoder"], row["k1"]) == ("topic", "minilm", 10)
+        assert (row["n_labelled"], row["n_ground"], row["n_queries"]) == (10, 120, 12)
+        assert 0 < row["coverage"] < 1 < row["vendi"] <= 10
+        assert 0 < row["nearest_macro_f1"] <= 1
+        assert 0 < row["probe_macro_f1"] <= 1
+        assert row["rare_class_recall"] is None
 
 
 def test_outputs_carry_what_was_asked_answered_and_spent(calm):
