@@ -1,12 +1,20 @@
 """Candidates measured without an LLM: what is known of a set, and why something is not."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.metrics import f1_score
 
-from jobs.candidate_measures import Chosen, Labelled, labels_of, spread
+from jobs import candidate_measures, select
+from jobs.candidate_measures import Chosen, Labelled, candidate_rows, labels_of, spread
+from jobs.config import Config
+from jobs.ledger import Unit
 from jobs.reporting.metric_tables import CANDIDATES_SCHEMA, MEASURES, to_arrow
 from jobs.reporting.metrics import Yardstick
+from jobs.run import Part, Table
+from jobs.vectors import to_matrix
+from tests.jobs.selecting.embedded_corpus import EmbeddedCorpus, clustered
+from tests.jobs.selecting.inline_workers import InlineRay
 
 AXES = np.eye(4, dtype=np.float32)
 # 100 rows, half an even share of 3 labels is 16.7: c is rare.
@@ -79,3 +87,104 @@ def test_what_is_not_known_is_left_out_with_its_reason(labels, held_out, corpus,
 def test_a_label_that_no_corpus_row_has_is_no_label_to_be_found():
     found = labels_of(Chosen(AXES[:1], ["unused"]), NONE, YARDSTICK)
     assert found["label_coverage"] == 0
+
+
+# A run: what is read, and which rows there are.
+
+N, N_QUERIES = 120, 30
+CORPUS, QUERIES = np.split(clustered(N + N_QUERIES), [N])
+
+
+def sided(vectors, *, unlabelled=()):
+    """Labels by the sign of the first coordinate."""
+    labels = ["a" if row[0] > 0 else "b" for row in vectors]
+    return [None if i in unlabelled else label for i, label in enumerate(labels)]
+
+
+def arms_of(config, settings):
+    (one,) = config.arms
+    arms = []
+    for name, (task, method) in settings.items():
+        stage1 = one.stage1.model_copy(update={"method": method})
+        arms.append(one.model_copy(update={"name": name, "task": task, "stage1": stage1}))
+    return tuple(arms)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run up to its pool, without encoder, Ray and LLM; four queries have no label or vector."""
+    vectors, asked = CORPUS, QUERIES
+    corpus = EmbeddedCorpus(
+        tmp_path, vectors, status=["empty", *["ok"] * (N - 1)], label=sided(vectors)
+    )
+    queries = EmbeddedCorpus(
+        tmp_path,
+        asked,
+        ids=[f"q{i:02d}" for i in range(N_QUERIES)],
+        partitions=2,
+        status=["not_finite", *["ok"] * (N_QUERIES - 1)],
+        label=sided(asked, unlabelled=(0, 3, 4, 5)),
+    )
+    config = corpus.config({"k1": 10})
+    other = config.file.tasks["t"].model_copy(update={"labels": ["b", "c"]})
+    tasks = config.file.tasks | {"b-only": other}
+    arms = {
+        "none": ("t", "none"),
+        "first": ("t", "random"),
+        "second": ("t", "random"),
+        "other": ("b-only", "random"),
+        "kcenter": ("t", "kcenter"),
+    }
+    file = config.file.model_copy(update={"tasks": tasks})
+    run = corpus.run(Config(file, arms_of(config, arms)))
+    parts = tuple(Part(s, p, rows) for p, s, rows, _ in queries._made)
+    run.tables["queries"] = Table("queries", parts, 2)
+    run.vectors["mini", "queries"] = [marker for *_, marker in queries._made]
+    with InlineRay():
+        select.run_stage(run)
+    pool = pa.table({"id": corpus.ids, "label": sided(vectors)})
+    run.pool = run.ledger.commit(Unit("pool/v0001", "pool", "x"), pool)
+    return run
+
+
+def rows_of(run):
+    counts = run.tables["corpus"].counts("labels")
+    yardsticks = {
+        "t": Yardstick(["a", "b"], counts),
+        "b-only": Yardstick(["b", "c"], {"b": counts["b"]}),
+    }
+    return {(row["stage1"], row["task"]): row for row in candidate_rows(run, yardsticks)}
+
+
+def test_a_run_has_a_row_for_every_selection_and_task_that_an_arm_uses(run):
+    rows = rows_of(run)
+    assert {key: row["arms"] for key, row in rows.items()} == {
+        ("random", "t"): ["first", "second"],
+        ("random", "b-only"): ["other"],
+        ("kcenter", "t"): ["kcenter"],
+    }
+    random, odd, kcenter = rows.values()
+    assert (random["k1"], random["n_labelled"], random["n_ground"]) == (10, 10, N - 1)
+    assert random["n_queries"] == N_QUERIES - 4
+    assert 0 < odd["n_labelled"] < 10
+    assert 0 < odd["n_queries"] < N_QUERIES - 4
+    assert odd["label_coverage"] == 1
+    assert odd["coverage"] == random["coverage"] != kcenter["coverage"]
+    picked = to_matrix(run.ledger.read(run.candidates["first"])["vector"])
+    kept = [i for i in range(N_QUERIES) if i not in (0, 3, 4, 5)]
+    nearest = (QUERIES[kept] @ picked.T).argmax(axis=1)
+    wanted = f1_score(sided(QUERIES[kept]), sided(picked[nearest]), average="macro")
+    assert random["nearest_macro_f1"] == pytest.approx(wanted)
+    assert to_arrow(list(rows.values()), CANDIDATES_SCHEMA).num_rows == 3
+
+
+def test_many_queries_and_a_large_corpus_are_sampled_and_it_says_how_many(run, monkeypatch):
+    whole = rows_of(run)["random", "t"]
+    monkeypatch.setattr(candidate_measures, "QUERY_ROWS", 7)
+    monkeypatch.setattr(candidate_measures, "GROUND_ROWS", 40)
+    few = rows_of(run)["random", "t"]
+    assert (few["n_queries"], few["n_ground"]) == (7, 40)
+    assert few["coverage"] == pytest.approx(whole["coverage"], abs=0.1)
+    assert few["coverage"] != whole["coverage"]
+    assert few["vendi"] == whole["vendi"]
+    assert rows_of(run)["random", "t"] == few
