@@ -3,6 +3,7 @@
 import os
 
 from jobs import assemble, rank, select
+from jobs.baselines import check_baselines
 from jobs.config import Config
 from jobs.config_schema import ConfigFile
 from jobs.embed import encoder_spec, identify
@@ -36,6 +37,8 @@ def check_config(config: Config, *, until: str) -> None:
     for name, table in (("corpus", file.corpus), ("queries", file.queries)):
         _check_apart(find(table.path, key=f"{name}.path"), config.out, key=f"{name}.path")
     _check_tasks(file)
+    check_baselines(config)
+    _check_slices(file)
     if until != "ingest":
         for name in sorted({arm.encoder for arm in config.arms}):
             identify(name, encoder_spec(file.encoders[name], key=f"encoders.{name}"))
@@ -65,6 +68,16 @@ def _check_tasks(file: ConfigFile) -> None:
                 f"tasks.{name}.labels: not given, and corpus.columns.label maps no column to take "
                 "them from. Give one of the two."
             )
+
+
+def _check_slices(file: ConfigFile) -> None:
+    unknown = [name for name in file.report.slices if name not in file.queries.columns.keep]
+    if unknown:
+        kept = ", ".join(file.queries.columns.keep) or "none"
+        raise ConfigError(
+            f"report.slices: {unknown[0]!r} is not among queries.columns.keep: {kept}. Keep that "
+            "column of the queries, or leave it out here."
+        )
 
 
 def _check_engines(config: Config) -> None:

@@ -71,15 +71,29 @@ def _parser() -> argparse.ArgumentParser:
     status = verbs.add_parser("status", help="what is done, missing, rejected, and why")
     status.add_argument("out", metavar="OUT", help="output folder of a run")
     status.set_defaults(act=_status)
-    prepare = verbs.add_parser("prepare", help="a public data set as row Parquet")
-    prepare.add_argument("name", metavar="NAME", help="icd10")
-    prepare.add_argument("--out", help="folder to write to; default data/NAME")
-    prepare.add_argument("--seed", type=int, default=0, help="of the samples it draws")
-    prepare.add_argument("--rows", type=int, metavar="N", help="keep N rows of the corpus")
-    prepare.set_defaults(act=_prepare)
+    prepare = _prepare_verb(verbs)
     for verb in (status, prepare):
         verb.add_argument("--json", action="store_true", help="the result as JSON on stdout")
     return parser
+
+
+def _prepare_verb(verbs: Any) -> argparse.ArgumentParser:
+    verb: argparse.ArgumentParser = verbs.add_parser(
+        "prepare", help="a public data set as row Parquet"
+    )
+    verb.add_argument("name", metavar="NAME", help="icd10, chemprot, ddi, health-advice, text2sql")
+    verb.add_argument("--out", metavar="FOLDER", help="folder to write to; default data/NAME")
+    verb.add_argument("--source", metavar="PATH", help="the original files (all but icd10)")
+    verb.add_argument("--as", dest="form", metavar="FORM", help="chemprot: ner or relations")
+    verb.add_argument("--variant", metavar="NAME", help="ddi: official or paper, by test pairs")
+    verb.add_argument("--databases", metavar="FOLDER", help="text2sql: where the SQLite files are")
+    for split in ("test", "dev"):
+        text = f"rows that become the {split} split, where the source has none"
+        verb.add_argument(f"--{split}-share", type=float, metavar="PART", help=text)
+    verb.add_argument("--seed", type=int, metavar="N", help="of samples and splits")
+    verb.add_argument("--rows", type=int, metavar="N", help="icd10: keep N rows of the corpus")
+    verb.set_defaults(act=_prepare)
+    return verb
 
 
 def _config_verb(
@@ -145,12 +159,23 @@ def _status(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _prepare(arguments: argparse.Namespace) -> dict[str, Any]:
-    from jobs.prepare import prepare
+    from jobs.prepare import FLAGS, prepare
 
     if arguments.rows is not None and arguments.rows < 1:
         raise ConfigError(f"--rows {arguments.rows}: wanted a whole number, at least 1.")
-    made = prepare(arguments.name, out=arguments.out, seed=arguments.seed, rows=arguments.rows)
+    options = {name: getattr(arguments, name) for name in FLAGS}
+    made = prepare(arguments.name, out=arguments.out, **options)
     progress = Progress()
-    progress.line("prepare", f"{made['corpus']}  {made['corpus_rows']:,} rows")
-    progress.line("prepare", f"{made['queries']}  {made['query_rows']:,} rows")
+    for table, rows in (("corpus", "corpus_rows"), ("dev", "dev_rows"), ("queries", "query_rows")):
+        if table in made:
+            progress.line("prepare", f"{made[table]}  {made[rows]:,} rows")
+    for what, number in made.get("left_out", {}).items():
+        progress.line("prepare", f"left out: {number:,} {what}")
+    if made.get("notes"):
+        progress.line("prepare", ", ".join(f"{what} {n:,}" for what, n in made["notes"].items()))
+    if made.get("rejected_rows"):
+        reasons = ", ".join(f"{name} {n:,}" for name, n in made["rejected_reasons"].items())
+        progress.line(
+            "prepare", f"{made['rejected']}  {made['rejected_rows']:,} rejected ({reasons})"
+        )
     return made

@@ -69,8 +69,10 @@ def connected(config: ClusterConfig) -> Iterator[None]:
             logging_level=logging.ERROR,
             log_to_driver=bool(os.environ.get("DUALDIV_WORKER_LOGS")),
         )
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        raise ClusterError(f"cluster.address = {address}: no Ray there: {error}") from None
+    except Exception as error:  # Ray has a dozen for this, and some are of no common kind.
+        what = "Ray does not start" if address == "local" else "no Ray there"
+        reason = f"{type(error).__name__}: {error}"
+        raise ClusterError(f"cluster.address = {address}: {what}: {reason}") from None
     _calm_ray_data()
     try:
         yield

@@ -202,6 +202,7 @@ def _arm(file: ConfigFile, raw: dict[str, Any], point: Sequence[Any], *, where: 
             known = ", ".join(getattr(file, table))
             raise ConfigError(f"{where}.{key}: {full[key]!r} is not among {table}: {known}.")
     full["seed"] = raw.get("seed", file.seed)
+    full["repeat"] = raw.get("repeat", 0)
     full["name"] = _name(raw, full, point)
     extra = {key: raw[key] for key in raw if key not in full}
     arm: Arm = _validate(Arm, full | extra, where=where)

@@ -306,11 +306,24 @@ class ClusterConfig(Section):
 
 
 class ReportConfig(Section):
-    """What the report shows."""
+    """What is measured and what the report shows.
+
+    Attributes:
+        map_rows: Corpus rows on the map; 0: no map.
+        samples_per_arm: Queries shown in full.
+        bootstrap: Resamples behind the intervals of scores.
+        folds: Folds of the queries in the paired t-test; 10 is the paper's.
+        baselines: Arms, or methods, that every arm is compared with; null: `zero-shot`, `random`
+            and `knn`. Each more is a comparison that p values are corrected for.
+        slices: Columns of `queries.columns.keep` that scores are broken down by.
+    """
 
     map_rows: int = Field(20_000, ge=0, le=20_000)
     samples_per_arm: int = Field(3, ge=0)
     bootstrap: int = Field(1000, ge=10)
+    folds: int = Field(10, ge=2)
+    baselines: list[str] | None = None
+    slices: list[str] = Field(default_factory=list)
 
 
 class ConfigFile(Section):
@@ -336,7 +349,11 @@ class ConfigFile(Section):
 
 
 class Arm(Section):
-    """One task, encoder and engine with one way to select, rank, write and decode."""
+    """One task, encoder and engine with one way to select, rank, write and decode.
+
+    `repeat` changes nothing but the name: arms that differ in it alone are answered anew, and show
+    how much the engine's answers vary by themselves.
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=-]*$", max_length=120)
     task: str
@@ -347,3 +364,4 @@ class Arm(Section):
     prompt: PromptConfig
     generate: GenerateConfig
     seed: Seed
+    repeat: int = Field(0, ge=0)

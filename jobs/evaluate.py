@@ -9,23 +9,29 @@ import pyarrow as pa
 
 from inference.tasks import canonical
 from jobs.candidate_measures import candidate_rows
+from jobs.compare_arms import compare_task
 from jobs.config_schema import Arm
+from jobs.embed import ROLES
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
 from jobs.reporting.metric_tables import (
+    AUDIT_SCHEMA,
     CANDIDATES_SCHEMA,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
+    NOISE_SCHEMA,
+    PAIRED_TESTS_SCHEMA,
+    SLICE_DIFFERENCES_SCHEMA,
     SLICES_SCHEMA,
     SUMMARY_SCHEMA,
     to_arrow,
 )
-from jobs.reporting.metrics import Yardstick, compare, summarise
+from jobs.reporting.metrics import Yardstick, summarise
 from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import plain_task, task_of
 
-VERSION = 2
+VERSION = 3
 COLUMNS = [
     "id",
     "demonstration_ids",
@@ -41,8 +47,13 @@ TABLES = {
     "slices": SLICES_SCHEMA,
     "confusion": CONFUSION_SCHEMA,
     "comparisons": COMPARISON_SCHEMA,
+    "paired_tests": PAIRED_TESTS_SCHEMA,
+    "noise": NOISE_SCHEMA,
+    "slice_differences": SLICE_DIFFERENCES_SCHEMA,
+    "audit": AUDIT_SCHEMA,
     "candidates": CANDIDATES_SCHEMA,
 }
+IN_JSON = ("summary", "comparisons", "paired_tests", "noise")
 
 
 # What it needs: the outputs of every arm.
@@ -68,11 +79,15 @@ def _mark(run: Run) -> str:
     tasks = {a.task: plain_task(task_of(run, a.task)) for a in run.arms}
     labels = run.tables["corpus"].counts("labels")
     gold = [part.content for part in run.tables["queries"].parts]
-    settings = [run.config.file.seed, run.config.file.report.bootstrap]
+    vectors = {
+        name: [marker.checksum for role in ROLES for marker in run.vectors[name, role]]
+        for name in sorted({arm.encoder for arm in run.arms})
+    }
+    shown = {name: marker.checksum for name, marker in run.candidates.items()}
+    report = run.config.file.report.model_dump(exclude={"map_rows", "samples_per_arm"})
+    settings = [run.config.file.seed, report, vectors, shown, run.pool and run.pool.checksum]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
-    chosen = [run.pool and run.pool.checksum]
-    chosen += [[name, marker.checksum] for name, marker in sorted(run.candidates.items())]
-    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms, chosen)
+    return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms)
 
 
 # The functions on one arm and one task are in `metrics`.
@@ -92,21 +107,22 @@ def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
         rows["slices"] += measured.slices
         rows["confusion"] += measured.confusion
     for task in dict.fromkeys(arm.task for arm in run.arms):
-        arms = [arm for arm in run.arms if arm.task == task]
-        rows["comparisons"] += compare(
-            {arm.name: outputs[arm.name] for arm in arms},
-            task=task,
-            against=[arm.name for arm in arms if arm.stage1.method == "random"],
+        compared = compare_task(
+            run,
+            {arm.name: outputs[arm.name] for arm in run.arms if arm.task == task},
+            summary=[row for row in rows["summary"] if row["task"] == task],
             yardstick=_yardstick(run, task),
         )
+        for name, found in compared.items():
+            rows[name] += found
     yardsticks = {arm.task: _yardstick(run, arm.task) for arm in run.arms}
     rows["candidates"] = candidate_rows(run, yardsticks)
-    text = json.dumps({name: rows[name] for name in ("summary", "comparisons")}, indent=1)
-    found = {}
+    text = json.dumps({name: rows[name] for name in IN_JSON}, indent=1)
+    markers = {}
     for name, schema in TABLES.items():
         files = {"metrics.json": text.encode()} if name == "summary" else {}
-        found[name] = run.ledger.commit(units[name], to_arrow(rows[name], schema), files=files)
-    return found
+        markers[name] = run.ledger.commit(units[name], to_arrow(rows[name], schema), files=files)
+    return markers
 
 
 def read_outputs(run: Run, arm: str) -> pd.DataFrame:
@@ -140,6 +156,7 @@ def arm_fields(arm: Arm) -> dict[str, Any]:
         "layout": arm.prompt.layout,
         "decoder": arm.generate.decoder,
         "seed": arm.seed,
+        "repeat": arm.repeat,
     }
 
 

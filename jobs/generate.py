@@ -239,6 +239,8 @@ def _units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, A
         # Gold labels are not among what answers depend on: evaluate takes them as they are then.
         depends = [prompts.checksum, part.marker.stats["texts"], task, plain_engine(spec)]
         sampling = [arm.generate.model_dump(), arm.prompt.format, arm.seed]
+        # What was answered before there were repeats is not answered again.
+        sampling += [arm.repeat] if arm.repeat else []
         mark = fingerprint("generate", VERSION, depends, sampling, arm.name)
         unit = Unit(f"outputs/{arm.name}", part.name, mark)
         payload = {

@@ -330,18 +330,20 @@ def _finish_parts(
         need.mark: markers[i * len(parts) : (i + 1) * len(parts)] for i, need in enumerate(needs)
     }
     for need in needs:
-        _warn_of_no_sparse(run, need.arm, made[need.mark])
+        _warn_of_nothing_found(run, need.arm, made[need.mark])
         _warn_of_few(run, need.arm, made[need.mark])
     return made
 
 
-def _warn_of_no_sparse(run: Run, arm: Arm, markers: list[Marker]) -> None:
-    n = sum(marker.stats.get("n_without_sparse", 0) for marker in markers)
-    if n:
-        instead = "dense recall alone" if arm.stage2.recall_by == "sparse" else "the other lists"
-        run.progress.warn(
-            f"{arm.name}: sparse recall found nothing for {n} queries; {instead} served them"
-        )
+def _warn_of_nothing_found(run: Run, arm: Arm, markers: list[Marker]) -> None:
+    alone = arm.stage2.recall_by != "hybrid"
+    instead = "dense recall alone" if alone else "the other lists"
+    for what, by in (("words", "lexical"), ("sparse", "sparse")):
+        n = sum(marker.stats.get(f"n_without_{what}", 0) for marker in markers)
+        if n:
+            run.progress.warn(
+                f"{arm.name}: {by} recall found nothing for {n} queries; {instead} served them"
+            )
 
 
 def _warn_of_few(run: Run, arm: Arm, markers: list[Marker]) -> None:

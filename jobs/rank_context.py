@@ -18,7 +18,7 @@ from selection.approximate import GraphOptions, MeasuredRecall, NearestIndex
 from selection.epr import mapped
 from selection.guards import guarded
 from selection.sparse import sparse_top
-from selection.stage2 import Pool, Queries, Ranking, Recalled, dense, fused
+from selection.stage2 import Pool, Queries, Ranking, Recalled, dense, filled, fused
 from selection.tag_cover import Covered, cover_tags
 
 BY_WORDS = ("lexical", "hybrid")
@@ -94,6 +94,7 @@ class Recall:
         pool: What may be shown.
         texts: Its n texts.
         r: Candidates wanted for each query.
+        least: Words or a sparse encoder that find fewer are helped out by the nearest.
         threads: Threads to use.
         sparse: (n, v) weights of its texts, as of `QueryTexts.sparse`.
     """
@@ -105,11 +106,12 @@ class Recall:
         texts: Sequence[str],
         *,
         r: int,
+        least: int,
         threads: int,
         sparse: sp.csr_array | None = None,
     ) -> None:
         self._config, self._pool, self._sparse = config, pool, sparse
-        self._r, self._threads = r, threads
+        self._r, self._least, self._threads = r, least, threads
         self._lexical = None
         if config.recall_by in BY_WORDS:
             self._lexical = Bm25(texts, tie_rank=pool.tie_rank)
@@ -121,8 +123,8 @@ class Recall:
             except ImportError as error:
                 raise ConfigError(f"stage2.exact_up_to = {config.exact_up_to}: {error}") from None
         self.measured: MeasuredRecall | None = None
-        #: Queries for which sparse recall found nothing, so that they are served without it.
-        self.n_without_sparse = 0
+        #: Queries for which words, or a sparse encoder, found nothing: they are served without.
+        self.n_without = {"words": 0, "sparse": 0}
 
     def __call__(
         self, queries: Queries, texts: QueryTexts, allowed: Bool | None
@@ -130,41 +132,40 @@ class Recall:
         """Return the candidates of each query; None: the method takes the nearest by itself."""
         by = self._config.recall_by
         if by == "sparse":
-            return self._sparse_or_dense(queries, texts, allowed)
-        near = self._nearest(queries, allowed)
-        if self._lexical is None:
-            return near
-        lexical = Recalled(*self._lexical.top(texts.inputs, self._r, allowed))
+            return self._filled(self._by_terms(texts, allowed), queries, allowed)
         if by == "lexical":
-            return lexical
-        lists = [self._dense(queries, allowed) if near is None else near, lexical]
+            return self._filled(self._by_words(texts, allowed), queries, allowed)
+        near = self._nearest(queries, allowed)
+        if by == "dense":
+            return near
+        lists = [self._dense(queries, allowed) if near is None else near]
+        lists.append(self._by_words(texts, allowed))
         if self._sparse is not None:
             lists.append(self._by_terms(texts, allowed))
         return fused(lists, k_rrf=self._config.k_rrf, r=self._r, tie_rank=self._pool.tie_rank)
 
-    def _sparse_or_dense(
-        self, queries: Queries, texts: QueryTexts, allowed: Bool | None
-    ) -> Recalled:
-        """The largest sparse products; the nearest for a query of which there are none.
+    def _filled(self, found: Recalled, queries: Queries, allowed: Bool | None) -> Recalled:
+        """What words found; the nearest where that is too little for the prompt."""
+        short = np.flatnonzero((found.indices >= 0).sum(axis=1) < self._least)
+        some = Queries(queries.vectors[short], queries.keys[short])
+        near = self._dense(some, None if allowed is None else allowed[short])
+        indices = np.full((len(found.indices), near.indices.shape[1]), -1, dtype=np.int64)
+        relevance = np.full(indices.shape, np.nan)
+        indices[short], relevance[short] = near.indices, near.relevance
+        return filled(found, Recalled(indices, relevance), least=self._least)
 
-        Products have no bound. Divided by the largest of their query they are about as large as a
-        cosine, against which `mmr` and `dpp` weigh them.
-        """
-        found = self._by_terms(texts, allowed)
-        indices, relevance = found.indices.copy(), found.relevance / found.relevance[:, :1]
-        without = np.flatnonzero(indices[:, 0] < 0)
-        if len(without):
-            some = Queries(queries.vectors[without], queries.keys[without])
-            near = self._dense(some, None if allowed is None else allowed[without])
-            indices[without], relevance[without] = near.indices, near.relevance
-        return Recalled(indices, relevance)
+    def _by_words(self, texts: QueryTexts, allowed: Bool | None) -> Recalled:
+        assert self._lexical is not None
+        found = Recalled(*self._lexical.top(texts.inputs, self._r, allowed))
+        self.n_without["words"] += int((found.indices[:, 0] < 0).sum())
+        return found
 
     def _by_terms(self, texts: QueryTexts, allowed: Bool | None) -> Recalled:
         tie_rank = self._pool.tie_rank
         found = sparse_top(
             texts.sparse, self._sparse, r=self._r, tie_rank=tie_rank, allowed=allowed
         )
-        self.n_without_sparse += int((found.indices[:, 0] < 0).sum())
+        self.n_without["sparse"] += int((found.indices[:, 0] < 0).sum())
         return found
 
     def _dense(self, queries: Queries, allowed: Bool | None) -> Recalled:

@@ -153,8 +153,8 @@ class RankWork:
                 few = None if terms is None else terms[chunk]
                 writer.write(rank(rows[chunk], vectors[chunk], few))
             rank.stats["recall"] = rank.recall.facts()
-            if terms is not None:
-                rank.stats["n_without_sparse"] = rank.recall.n_without_sparse
+            for what, number in rank.recall.n_without.items():
+                rank.stats[f"n_without_{what}"] = number
         marker = ledger.find(unit)
         assert marker is not None
         return marker
@@ -180,6 +180,7 @@ class _Ranker:
             self.pool,
             self.records.inputs,
             r=max(self.config.recall, self.options.k),
+            least=self.options.k,
             threads=payload["threads"],
             sparse=load_sparse(ledger, payload["sparse"], "pool"),
         )

@@ -168,6 +168,10 @@ class Store:
         with self.writing(name) as file:
             file.write(data)
 
+    def remove_file(self, name: str) -> None:
+        """Remove a file of the tree; absent is fine."""
+        self.path(name).unlink(missing_ok=True)
+
     def remove_tree(self, name: str) -> None:
         """Remove a folder of the tree with all it holds; absent is fine."""
         shutil.rmtree(self.path(name), ignore_errors=True)

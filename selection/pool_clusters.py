@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from selection.arrays import Bool, Float32, Float64, Int64, require_vectors
-from selection.objective import TIE_TOLERANCE
+from selection.arrays import Bool, Float32, Float64, Int64, require_vectors, squared_norms
+from selection.kmeans import seeded
+from selection.lloyd import Points, lloyd
 from selection.pool import Pool, Queries, Recalled
 from selection.query_parts import Part, checked, rank_parts
 from selection.ranking import Ranking, RankOptions, top_k
 from selection.recall import candidates_of, empty_ranking, nearest
 
-_ROUNDS = 50
-
 
 def cluster_codes(vectors: Float32, tie_rank: Int64, *, n_clusters: int, seed: int = 0) -> Int64:
-    """Cut records into clusters of like direction: spherical k-means from k-means++ seeds.
+    """Cut records into clusters by the k-means of Stage 1 (`selection.kmeans`, `selection.lloyd`).
 
-    All that is random is drawn in the order of the ranks, and ties go to the first centre, so the
-    order of the records changes nothing. (Dhillon and Modha 2001; Arthur and Vassilvitskii 2007.)
+    All that is random belongs to a rank, and ties go to the first centre, so the order of the
+    records changes nothing.
 
     Args:
         vectors: (n, d) float32 unit vectors.
@@ -27,25 +26,24 @@ def cluster_codes(vectors: Float32, tie_rank: Int64, *, n_clusters: int, seed: i
         seed: Of the draws.
 
     Returns:
-        (n,) int64 from 0, every code up to the largest in use; O(50 n n_clusters d) time at most.
+        (n,) int64 from 0, every code up to the largest in use; O(n n_clusters d) time a round.
 
     Raises:
         ValueError: n_clusters below 1, or rows that are not finite.
     """
     if n_clusters < 1:
         raise ValueError(f"cluster_codes.n_clusters: found {n_clusters}, wanted at least 1")
-    order = np.argsort(tie_rank, kind="stable")
-    rows = require_vectors("cluster_codes.vectors", vectors)[order].astype(np.float64)
-    centres = _seeds(rows, n_clusters, np.random.default_rng(seed))
-    codes = np.zeros(len(rows), dtype=np.int64)
-    for number in range(_ROUNDS if len(centres) > 1 else 0):
-        before, codes = codes, np.argmax(np.round(rows @ centres.T, 9), axis=1)
-        if number and np.array_equal(before, codes):
-            break
-        centres = _means(rows, codes, len(centres))
-    result = np.empty(len(rows), dtype=np.int64)
-    result[order] = np.unique(codes, return_inverse=True)[1] if len(codes) else codes
-    return result
+    rows = require_vectors("cluster_codes.vectors", vectors)
+    if not len(rows):
+        return np.zeros(0, dtype=np.int64)
+    order = np.argsort(tie_rank, kind="stable").astype(np.int64)
+    keys = np.random.default_rng(seed).integers(2**64, size=len(rows), dtype=np.uint64)
+    mass, squared = np.ones(len(rows)), squared_norms(rows)[order]
+    points = Points(rows, order, mass, squared, keys, threads=1)
+    centres = seeded(points, rows[:0], min(n_clusters, len(rows)))
+    codes = np.empty(len(rows), dtype=np.int64)
+    codes[order] = np.unique(lloyd(points, centres, n_fixed=0).labels, return_inverse=True)[1]
+    return codes
 
 
 def kmeans(
@@ -135,23 +133,6 @@ def _join(best: list[Recalled], by_centre: Int64, near: Recalled, k: int) -> Ran
     result.indices[:, :held] = joined.indices
     result.scores[:, :held] = np.where(joined.indices >= 0, joined.relevance, np.nan)
     return result
-
-
-def _seeds(rows: Float64, n_clusters: int, rng: np.random.Generator) -> Float64:
-    if not len(rows):
-        return rows
-    chosen = [int(rng.integers(len(rows)))]
-    near = rows @ rows[chosen[0]]
-    while len(chosen) < n_clusters:
-        # 1 - cosine is half the squared distance of unit vectors.
-        weight = np.maximum(1 - near, 0.0)
-        weight[weight < TIE_TOLERANCE] = 0.0
-        total = np.cumsum(weight)
-        if total[-1] == 0:
-            break
-        chosen.append(int(np.searchsorted(total, rng.random() * total[-1], side="right")))
-        near = np.maximum(near, rows @ rows[chosen[-1]])
-    return rows[chosen]
 
 
 def _means(rows: Float64, codes: Int64, n_clusters: int) -> Float64:

@@ -94,6 +94,44 @@ def fused(
     return result
 
 
+def filled(found: Recalled, near: Recalled, *, least: int) -> Recalled:
+    """Scale what was found by the largest of its query, and fill short rows from another list.
+
+    Sums of weights of words have no bound. Divided by the largest of their query they are about as
+    large as cosines, against which `mmr` and `dpp` weigh them.
+
+    Args:
+        found: Candidates with positive relevance.
+        near: Of the same q queries, their nearest records with cosines.
+        least: Rows of fewer candidates are filled up to so many, with relevance cosine - 1, which
+            is below all that was found; a row of none becomes the row of `near`.
+
+    Returns:
+        (q, r), r of `found`; O(q r' least) time and bytes.
+
+    Raises:
+        ValueError: Lists of another number of queries.
+    """
+    q, r = found.indices.shape
+    if len(near.indices) != q:
+        raise ValueError(f"filled: found lists for {q} and {len(near.indices)} queries")
+    indices, relevance = found.indices, found.relevance / found.relevance[:, :1]
+    n_found = (indices >= 0).sum(axis=1)
+    none = n_found == 0
+    wanted = np.where(none, r, np.clip(least - n_found, 0, None))[:, None]
+    # A row that is filled has found fewer than `least`.
+    again = (near.indices[:, :, None] == indices[:, None, :least]).any(axis=2)
+    more = (near.indices >= 0) & ~again
+    more &= np.cumsum(more, axis=1) <= wanted
+    indices = np.concatenate([indices, np.where(more, near.indices, -1)], axis=1)
+    less = np.where(none, 0.0, 1.0)[:, None]
+    relevance = np.concatenate([relevance, np.where(more, near.relevance - less, np.nan)], axis=1)
+    order = np.argsort(indices < 0, axis=1, kind="stable")[:, :r]
+    return Recalled(
+        np.take_along_axis(indices, order, axis=1), np.take_along_axis(relevance, order, axis=1)
+    )
+
+
 def nearest(part: Part, pool: Pool, r: int) -> Recalled:
     """Recall the r nearest for one part of the queries.
 

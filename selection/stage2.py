@@ -11,7 +11,7 @@ from selection.pool_clusters import cluster_codes
 from selection.query_set import FOR_ALL, QuerySummary, top_k_for_all
 from selection.rankers import PER_QUERY
 from selection.ranking import Ranking, RankOptions
-from selection.recall import dense, fused
+from selection.recall import dense, filled, fused
 
 __all__ = [
     "FOR_ALL",
@@ -24,6 +24,7 @@ __all__ = [
     "Recalled",
     "cluster_codes",
     "dense",
+    "filled",
     "fused",
     "top_k_for_all",
 ]

@@ -22,6 +22,7 @@ ARM_FIELDS: dict[str, pa.DataType] = {
     "layout": pa.string(),
     "decoder": pa.string(),
     "seed": pa.int64(),
+    "repeat": pa.int64(),
 }
 ARM_KEY = ("task", "encoder", "engine", "arm")
 COUNTS = ["n", "n_scored", "n_unscored", *(f"n_{status}" for status in Status)]
@@ -35,6 +36,12 @@ FIGURES = [
 DIFFERENCES = [
     f"{name}_{part}" for name in ("accuracy", "macro_f1") for part in ("difference", "low", "high")
 ]
+
+FLOORS = {
+    f"{name}_{part}": kind
+    for name in ("accuracy", "macro_f1")
+    for part, kind in (("floor", pa.float64()), ("below_floor", pa.bool_()))
+}
 
 SUMMARY_SCHEMA = pa.schema(
     [
@@ -54,6 +61,21 @@ SLICES_SCHEMA = pa.schema(
         ("recall", pa.float64()),
         ("f1", pa.float64()),
         ("support", pa.int64()),
+        ("n", pa.int64()),
+        ("accuracy", pa.float64()),
+        ("accuracy_low", pa.float64()),
+        ("accuracy_high", pa.float64()),
+        ("macro_f1", pa.float64()),
+    ]
+)
+SLICE_DIFFERENCES_SCHEMA = pa.schema(
+    [
+        *((name, ARM_FIELDS[name]) for name in ARM_KEY),
+        *(("against", pa.string()), ("slice", pa.string()), ("value", pa.string())),
+        ("n", pa.int64()),
+        ("accuracy_difference", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
     ]
 )
 CONFUSION_SCHEMA = pa.schema(
@@ -69,6 +91,40 @@ COMPARISON_SCHEMA = pa.schema(
         *(("task", pa.string()), ("arm", pa.string()), ("against", pa.string())),
         ("n", pa.int64()),
         *((name, pa.float64()) for name in DIFFERENCES),
+        *FLOORS.items(),
+    ]
+)
+PAIRED_TESTS_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("task", "encoder", "engine", "arm_a", "arm_b")),
+        *(("metric", pa.string()), ("folds", pa.string())),
+        *((name, pa.int64()) for name in ("n", "n_folds", "n_short_folds", "n_tests")),
+        *((name, pa.float64()) for name in ("difference", "mean_difference", "sd", "t", "p")),
+        *((name, pa.float64()) for name in ("p_holm", "low", "high")),
+        *(("mcnemar_b", pa.int64()), ("mcnemar_c", pa.int64()), ("mcnemar_test", pa.string())),
+        *(("mcnemar_p", pa.float64()), ("mcnemar_p_holm", pa.float64())),
+        *(("floor", pa.float64()), ("below_floor", pa.bool_()), ("note", pa.string())),
+    ]
+)
+NOISE_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("task", "encoder", "engine")),
+        *(("arms", pa.list_(pa.string())), ("varies", pa.string()), ("n", pa.int64())),
+        *(
+            (f"{metric}_{part}", pa.float64())
+            for metric in ("accuracy", "macro_f1")
+            for part in ("mean", "sd", "range")
+        ),
+    ]
+)
+AUDIT_SCHEMA = pa.schema(
+    [
+        *((name, ARM_FIELDS[name]) for name in ARM_KEY),
+        *(("demonstration_id", pa.string()), ("label", pa.string())),
+        *(("n_shown", pa.int64()), ("n_scored", pa.int64()), ("n_right", pa.int64())),
+        *((name, pa.float64()) for name in ("accuracy", "low", "high")),
+        *(("n_otherwise", pa.int64()), ("accuracy_otherwise", pa.float64())),
+        ("suspect", pa.bool_()),
     ]
 )
 MEASURES = [

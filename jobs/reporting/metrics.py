@@ -16,9 +16,13 @@ from inference.scoring import (
     majority_label,
     score,
 )
+from inference.significance import wilson
 from inference.status import Status
 from jobs.errors import InvariantError
 from jobs.reporting.metric_tables import ARM_FIELDS, ARM_KEY, MAJORITY, SUMMARY_SCHEMA
+
+# Gold label and prediction per query id.
+Answers = Mapping[str, tuple[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -96,22 +100,22 @@ def compare(
     outputs: Mapping[str, pd.DataFrame],
     *,
     task: str,
-    against: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
     yardstick: Yardstick,
 ) -> list[dict[str, Any]]:
-    """Paired differences of every arm to the majority baseline and to the arms in `against`.
+    """Paired differences of every arm to the majority baseline, and of every pair of arms.
 
     Args:
         outputs: Output table per arm, all of one task.
         task: Name of the task.
-        against: Arms to compare with, for example those of random selection.
+        pairs: (arm, against): which arms are compared with which.
         yardstick: Labels, majority source and bootstrap settings of the task.
 
     Returns:
         Rows of `COMPARISON_SCHEMA`: arm minus against, over the rows scored for both. A
         pair with no such row is left out.
     """
-    answers = {name: _by_id(table, yardstick.labels) for name, table in outputs.items()}
+    answers = {name: answers_by_id(table, yardstick.labels) for name, table in outputs.items()}
     rows = []
     for name, mine in answers.items():
         row = {"task": task, "arm": name}
@@ -122,8 +126,8 @@ def compare(
             rows.append(row | {"against": MAJORITY} | _difference(mine, theirs, yardstick))
         rows += [
             row | {"against": other} | _difference(mine, answers[other], yardstick)
-            for other in against
-            if other != name and mine.keys() & answers[other].keys()
+            for arm, other in pairs
+            if arm == name and mine.keys() & answers[other].keys()
         ]
     return rows
 
@@ -164,6 +168,10 @@ def _answers(
         notes.append("The arm has no output rows.")
     elif not kept:
         notes.append(f"None of the {len(gold)} rows has a gold label of the task: no scores.")
+    elif all(p is None for _, p in kept):
+        notes.append(
+            f"None of the {len(kept)} scored rows has a prediction: every one counts as wrong."
+        )
     if foreign:
         notes.append(
             f"{len(foreign)} rows have a gold label outside the task's labels, for example "
@@ -174,7 +182,18 @@ def _answers(
     return [g for g, _ in kept], [p for _, p in kept], notes
 
 
-def _by_id(outputs: pd.DataFrame, labels: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+def answers_by_id(
+    outputs: pd.DataFrame, labels: Sequence[str]
+) -> dict[str, tuple[str, str | None]]:
+    """Gold label and prediction of every query that can be scored.
+
+    Args:
+        outputs: An arm's output table.
+        labels: The labels of its task.
+
+    Returns:
+        By id, in the order of the table; a prediction outside the labels is None.
+    """
     known = set(labels)
     columns = (outputs["id"], _strings(outputs["gold"]), _strings(outputs["prediction"]))
     return {
@@ -267,9 +286,17 @@ def _slices(key: Mapping[str, Any], scores: Scores) -> list[dict[str, Any]]:
             "recall": one.recall,
             "f1": one.f1,
             "support": one.support,
+            "n": one.support,
+            **_share(round(one.recall * one.support), one.support),
         }
         for one in scores.per_class
     ]
+
+
+def _share(n_right: int, n: int) -> dict[str, float | None]:
+    low, high = wilson(n_right, n)
+    share = n_right / n if n else None
+    return {"accuracy": share, "accuracy_low": low, "accuracy_high": high}
 
 
 def _confusion(
@@ -285,8 +312,8 @@ def _confusion(
 
 
 def _difference(
-    mine: Mapping[str, tuple[str, str | None]],
-    theirs: Mapping[str, tuple[str, str | None]],
+    mine: Answers,
+    theirs: Answers,
     yardstick: Yardstick,
 ) -> dict[str, Any]:
     shared = [id_ for id_ in mine if id_ in theirs]

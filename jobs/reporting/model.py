@@ -11,9 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from jobs.reporting.metric_tables import (
+    AUDIT_SCHEMA,
     CANDIDATES_SCHEMA,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
+    NOISE_SCHEMA,
+    PAIRED_TESTS_SCHEMA,
+    SLICE_DIFFERENCES_SCHEMA,
     SLICES_SCHEMA,
     SUMMARY_SCHEMA,
 )
@@ -93,8 +97,11 @@ class ReportModel:
         summary: Rows of `SUMMARY_SCHEMA`, one per arm, in the order they are shown.
         slices: Rows of `SLICES_SCHEMA`.
         confusion: Rows of `CONFUSION_SCHEMA`.
-        comparisons: Rows of `COMPARISON_SCHEMA`; opponents other than the majority baseline
-            are the arms of random selection.
+        comparisons: Rows of `COMPARISON_SCHEMA`; opponents are the majority baseline and arms.
+        paired_tests: Rows of `PAIRED_TESTS_SCHEMA`.
+        noise: Rows of `NOISE_SCHEMA`.
+        slice_differences: Rows of `SLICE_DIFFERENCES_SCHEMA`.
+        audit: Rows of `AUDIT_SCHEMA`, of each arm the worst first.
         candidates: Rows of `CANDIDATES_SCHEMA`, one per task and selection.
         maps: One per encoder.
         coverage: One per encoder.
@@ -115,6 +122,12 @@ class ReportModel:
     slices: pd.DataFrame = field(default_factory=partial(_empty, SLICES_SCHEMA))
     confusion: pd.DataFrame = field(default_factory=partial(_empty, CONFUSION_SCHEMA))
     comparisons: pd.DataFrame = field(default_factory=partial(_empty, COMPARISON_SCHEMA))
+    paired_tests: pd.DataFrame = field(default_factory=partial(_empty, PAIRED_TESTS_SCHEMA))
+    noise: pd.DataFrame = field(default_factory=partial(_empty, NOISE_SCHEMA))
+    slice_differences: pd.DataFrame = field(
+        default_factory=partial(_empty, SLICE_DIFFERENCES_SCHEMA)
+    )
+    audit: pd.DataFrame = field(default_factory=partial(_empty, AUDIT_SCHEMA))
     candidates: pd.DataFrame = field(default_factory=partial(_empty, CANDIDATES_SCHEMA))
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()

@@ -8,8 +8,10 @@ from typing import Any
 
 import jinja2
 import numpy as np
+import pandas as pd
 
 from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars, umap_map
+from jobs.reporting.evidence import audit_table, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
 from jobs.reporting.tables import (
     REJECTED,
@@ -73,7 +75,7 @@ def build_page(model: ReportModel, pictures: Sequence[Picture] | None = None) ->
     rows = records(model.summary)
     page = environment.from_string(source).render(
         model=model,
-        tasks=[_task(model, task, rows) for task in dict.fromkeys(row["task"] for row in rows)],
+        tasks=[_task(model, task) for task in dict.fromkeys(row["task"] for row in rows)],
         pictures=draw_pictures(model) if pictures is None else pictures,
         cost=cost_table(rows),
         statuses=status_table(rows),
@@ -121,16 +123,21 @@ def shortened(text: str) -> str:
     return f"{text[:MAX_TEXT]}\n[... cut: {len(text):,} characters in all]"
 
 
-def _task(model: ReportModel, task: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    mine = [row for row in rows if row["task"] == task]
-    comparisons = [row for row in records(model.comparisons) if row["task"] == task]
-    slices = [row for row in records(model.slices) if row["task"] == task]
+def _task(model: ReportModel, task: str) -> dict[str, Any]:
+    def of_task(table: pd.DataFrame) -> list[dict[str, Any]]:
+        return [row for row in records(table) if row["task"] == task]
+
+    mine, slices, tests = of_task(model.summary), of_task(model.slices), of_task(model.paired_tests)
     return {
         "name": task,
         "best": best_of(mine),
-        "headline": headline(mine, comparisons),
+        "headline": headline(mine, of_task(model.comparisons), tests),
         "metrics": metric_table(mine),
+        "tests": paired_table(tests),
+        "noise": noise_table(of_task(model.noise)),
         "classes": class_table(mine, slices),
+        "slices": slice_table(mine, slices, of_task(model.slice_differences)),
+        "audit": audit_table(of_task(model.audit)),
     }
 
 

@@ -1,7 +1,7 @@
 """The sentences of the report: which arm is best, and how sure that is."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,6 +9,7 @@ import pandas as pd
 from jobs.reporting.metric_tables import MAJORITY
 
 Row = Mapping[str, Any]
+LEVEL = 0.05
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -30,18 +31,30 @@ def with_interval(row: Row, name: str) -> str:
     return f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
 
 
+def p_text(p: float | None) -> str:
+    """A p value in four decimals, never as 0; a dash where there is none."""
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
 def best_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The arm of highest macro-F1, then accuracy, then the first; None if no arm was scored."""
     scored = [row for row in rows if row["macro_f1"] is not None]
     return max(scored, key=lambda row: (row["macro_f1"], row["accuracy"]), default=None)
 
 
-def headline(rows: list[dict[str, Any]], comparisons: list[dict[str, Any]]) -> list[str]:
+def headline(
+    rows: list[dict[str, Any]],
+    comparisons: list[dict[str, Any]],
+    tests: Sequence[dict[str, Any]] = (),
+) -> list[str]:
     """Say what the figures of one task allow to say, and no more.
 
     Args:
         rows: Summary rows of the task.
         comparisons: Comparison rows of the task.
+        tests: Its paired tests; a pair without one is judged by its bootstrap interval.
 
     Returns:
         Sentences, each complete in itself.
@@ -50,14 +63,21 @@ def headline(rows: list[dict[str, Any]], comparisons: list[dict[str, Any]]) -> l
     if best is None:
         return ["No arm was scored: no query has a gold label of the task."]
     mine = [row for row in comparisons if row["arm"] == best["arm"]]
-    against_arms = [row for row in mine if row["against"] != MAJORITY]
+    opponents = [row for row in mine if row["against"] != MAJORITY]
+    judged: dict[str, dict[str, Row]] = {}
+    for row in tests:
+        if row["arm_a"] == best["arm"]:
+            judged.setdefault(row["arm_b"], {})[row["metric"]] = row
     sentences = [_first(best, rows), *_runner_up(best, rows)]
     sentences += [_majority(row, best) for row in mine if row["against"] == MAJORITY]
-    sentences += [_opponent(row) for row in against_arms]
-    if any(row["against"] == best["arm"] for row in comparisons):
+    sentences += [_opponent(row, judged.get(row["against"], {})) for row in opponents]
+    if opponents and all(row.get("macro_f1_floor") is None for row in opponents):
         sentences.append(
-            "The best arm itself selects at random: on these queries no other selection was better."
+            "No arm was repeated, so it is unknown how far apart two runs of one setting are: that "
+            "takes arms that differ in seed or repeat alone."
         )
+    if any(row["against"] == best["arm"] for row in comparisons):
+        sentences.append(_is_baseline(best))
     if len(rows) > 1:
         sentences.append(
             "The best arm was named after seeing these results, so its lead is likely to be "
@@ -90,19 +110,53 @@ def _majority(row: Row, best: Row) -> str:
         f"Always answering the majority label ({best['majority_label']}) gives macro-F1 "
         f"{best['majority_macro_f1']:.3f} and accuracy {best['majority_accuracy']:.3f}; "
     )
-    return constant + f"{best['arm']} differs from that by {_differences(row)}"
+    return constant + f"{best['arm']} differs from that by {_differences(row)}: {_verdict(row)}."
 
 
-def _opponent(row: Row) -> str:
+def _is_baseline(best: Row) -> str:
+    if best.get("stage1") == "random":
+        return "The best arm itself selects at random: on these queries no other was better."
+    return "The best arm is one that others are compared with: on these queries none was better."
+
+
+def _opponent(row: Row, tests: Mapping[str, Row]) -> str:
+    test = tests.get("macro_f1")
+    verdict = _verdict(row) if test is None or test["p_holm"] is None else _tested(test)
+    verdict += _accuracy(tests["accuracy"]) if "accuracy" in tests else ""
     return (
-        f"Against random selection ({row['against']}), on the {row['n']:,} queries scored for "
-        f"both, the difference is {_differences(row)}"
+        f"Against {row['against']}, on the {row['n']:,} queries scored for both, the difference "
+        f"is {_differences(row)}: {verdict}{_floor(row)}."
+    )
+
+
+def _tested(test: Row) -> str:
+    """Judge by the paired test, as corrected for all that were made."""
+    kind = "paired t-test" if test["t"] is not None else "sign-flip test"
+    how = (
+        f"{kind} over {test['n_folds']} {test['folds']}, p {p_text(test['p'])}, after Holm's "
+        f"correction for {test['n_tests']} tests {p_text(test['p_holm'])}"
+    )
+    if test["p_holm"] >= LEVEL:
+        return f"not told apart in macro-F1 ({how})"
+    return f"{'better' if test['mean_difference'] > 0 else 'worse'} in macro-F1 ({how})"
+
+
+def _accuracy(test: Row) -> str:
+    return f"; in accuracy, McNemar's test gives p {p_text(test['mcnemar_p_holm'])} after Holm"
+
+
+def _floor(row: Row) -> str:
+    if not row.get("macro_f1_below_floor"):
+        return ""
+    return (
+        f"; in macro-F1 it is not above the noise floor of {row['macro_f1_floor']:.3f}, by which "
+        "repeats of one setting differ among themselves, so it is no reason to prefer either"
     )
 
 
 def _differences(row: Row) -> str:
     macro_f1, accuracy = (_difference(row, name) for name in ("macro_f1", "accuracy"))
-    return f"{macro_f1} in macro-F1 and {accuracy} in accuracy: {_verdict(row)}."
+    return f"{macro_f1} in macro-F1 and {accuracy} in accuracy"
 
 
 def _difference(row: Row, name: str) -> str:

@@ -5,10 +5,14 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
+from jobs.reporting.audit import audit
 from jobs.reporting.metric_tables import MEASURES
-from jobs.reporting.metrics import Yardstick, compare, summarise
+from jobs.reporting.metrics import Yardstick, answers_by_id, compare, summarise
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
+from jobs.reporting.noise import noise_rows, with_floors
+from jobs.reporting.paired import Design, paired_tests
 from jobs.reporting.projection import Projection
+from jobs.reporting.slices import by_length, slice_differences, slice_rows
 
 LABELS = [
     *("animals", "plants and fungi", "stones <script>alert(1)</script>", "weather at $5 & $6"),
@@ -22,6 +26,10 @@ ARMS = {
     "dual-div+knn": (0.55, "dual-div", "knn"),
     "dual-div": (0.25, "dual-div", "dual-div"),
 }
+PAIRS = [
+    *(("random+knn", "zero-shot"), ("coverage+knn", "zero-shot"), ("coverage+knn", "random+knn")),
+    *(("dual-div+knn", "zero-shot"), ("dual-div+knn", "random+knn"), ("dual-div", "random+knn")),
+]
 
 
 def outputs_of(n, right, *, seed, labels=LABELS, no_answer=0.04):
@@ -33,7 +41,7 @@ def outputs_of(n, right, *, seed, labels=LABELS, no_answer=0.04):
     return pd.DataFrame(
         {
             "id": [f"q{i}" for i in range(n)],
-            "demonstration_ids": [["a", "b", "c", "d"]] * n,
+            "demonstration_ids": [[f"r{i % 9}", f"r{i % 7}", "a"] for i in range(n)],
             "prompt_tokens": rng.integers(200, 300, n),
             "cached_tokens": rng.integers(0, 200, n),
             "output_tokens": rng.integers(1, 9, n),
@@ -65,17 +73,20 @@ def example_model(*, n_queries=200, n_map=1500):
         )
         for name, (_, stage1, stage2) in ARMS.items()
     ]
-    rows = compare(outputs, task="things", against=["random+knn"], yardstick=yardstick)
+    summary = [m.summary for m in measured]
+    rows = compare(outputs, task="things", pairs=PAIRS, yardstick=yardstick)
+    noise = noise_rows(summary, [["random+knn", "coverage+knn"]])
     return ReportModel(
         title="dualdiv: things <b>bold</b>",
         facts={"run": "9f2c", "corpus": "1,500 rows", "queries": f"{n_queries} rows"},
-        summary=pd.DataFrame([m.summary for m in measured]),
-        slices=pd.DataFrame([row for m in measured for row in m.slices]),
+        summary=pd.DataFrame(summary),
         confusion=pd.DataFrame([row for m in measured for row in m.confusion]),
-        comparisons=pd.DataFrame(rows),
         candidates=pd.DataFrame(
             [_measured(method) for method in ("random", "coverage", "dual-div")]
         ),
+        comparisons=pd.DataFrame(with_floors(rows, noise, dict.fromkeys(ARMS, "small"))),
+        noise=pd.DataFrame(noise),
+        **_evidence(outputs, measured, noise),
         maps=[_map(n_map)],
         coverage=[_coverage()],
         stage1=[_selection(method) for method in ("random", "coverage", "dual-div")],
@@ -97,6 +108,35 @@ def example_model(*, n_queries=200, n_map=1500):
         config_yaml="out: runs/example\nseed: 0\ncorpus:\n  path: data/*.jsonl\n",
         versions={"dualdiv": "0.1.0", "numpy": np.__version__},
     )
+
+
+def _evidence(outputs, measured, noise):
+    """Tests, slices and audit of the example."""
+    arms = {m.summary["arm"]: m.summary for m in measured}
+    answers = {name: answers_by_id(table, LABELS) for name, table in outputs.items()}
+    slicing = by_length({id_: int(id_[1:]) % 40 for id_ in answers["zero-shot"]})
+    tests = paired_tests(
+        outputs, arms=arms, design=Design(pairs=PAIRS, labels=LABELS, groups={}, noise=noise)
+    )
+    slices = [row for m in measured for row in m.slices]
+    for name, arm in arms.items():
+        slices += slice_rows(answers[name], slicing, arm=arm, labels=LABELS)
+    differences = [
+        row
+        for a, b in PAIRS
+        for row in slice_differences((answers[a], answers[b]), slicing, arm=arms[a], against=b)
+    ]
+    audits = [
+        row
+        for name, table in outputs.items()
+        for row in audit(table, arm=arms[name], labels=LABELS, record_labels={"a": LABELS[2]})
+    ]
+    return {
+        "paired_tests": pd.DataFrame(tests),
+        "slices": pd.DataFrame(slices),
+        "slice_differences": pd.DataFrame(differences),
+        "audit": pd.DataFrame(audits),
+    }
 
 
 def _map(n):

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from jobs.cli import main
+from tests.jobs.prepare.originals import ddi_files, zipped
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,6 +126,28 @@ def test_plan_refuses_an_output_that_is_a_file(config, capsys, tmp_path):
 def test_an_unknown_data_set_exits_2(capsys):
     assert main(["prepare", "nonsense"]) == 2
     assert "icd10" in capsys.readouterr().err
+
+
+def test_prepare_says_what_it_wrote_left_out_and_rejected(capsys, tmp_path):
+    files = ddi_files()
+    files["DDICorpus/Train/MedLine/1.xml"] = files["DDICorpus/Train/DrugBank/Azulin_ddi.xml"]
+    source = str(zipped(tmp_path / "c.zip", files))
+    assert main(["prepare", "ddi", "--source", source, "--out", str(tmp_path / "o"), "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["corpus_rows"] == 6
+    for line in ("corpus.parquet  6 rows", "queries.parquet  1 rows", "left out: 2 pairs of the"):
+        assert line in told.err
+    assert "rejected.parquet  6 rejected (duplicate_id 6)" in told.err
+    assert "pairs 7, pairs without a type 1" in told.err
+
+
+def test_prepare_names_a_bad_source_without_a_traceback(capsys, tmp_path):
+    (tmp_path / "c.zip").write_bytes(b"PK")
+    assert main(["prepare", "ddi", "--source", str(tmp_path / "c.zip")]) == 3
+    assert main(["prepare", "ddi", "--source", str(tmp_path / "d.zip")]) == 2
+    told = capsys.readouterr().err
+    assert "no whole zip file" in told
+    assert "Traceback" not in told
 
 
 def test_plan_estimates_and_runs_nothing(config, capsys, tmp_path):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from jobs.cluster import n_workers, run_units
-from jobs.config_schema import WorkersConfig
+from jobs.cluster import connected, n_workers, run_units
+from jobs.config_schema import ClusterConfig, WorkersConfig
 from jobs.errors import ClusterError, DataError
 from jobs.ledger import Ledger, Unit
 
@@ -52,6 +52,21 @@ def test_an_error_the_user_can_act_on_keeps_its_class_and_text(tmp_path, embedde
     payloads = [{"name": "u0", "fail": True}]
     with pytest.raises(DataError, match="u0: a file that cannot be read"):
         list(run_units(Work(str(tmp_path)), payloads, workers=WorkersConfig(), stateful=stateful))
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [("local", "local: Ray does not start: LookupError: slow"), ("a:1", "a:1: no Ray there")],
+)
+def test_whatever_ray_raises_at_its_start_is_told_as_of_the_cluster(monkeypatch, address, message):
+    def refuse(**_):
+        raise LookupError("slow")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", refuse)
+    with pytest.raises(ClusterError, match=message), connected(ClusterConfig(address=address)):
+        pass
 
 
 def test_what_cannot_fit_is_refused_with_the_sum(embedded_ray):

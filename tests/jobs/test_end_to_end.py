@@ -146,18 +146,12 @@ def test_manifest_status_and_files_agree(calm):
     assert [stage["missing"] for stage in answer["stages"].values()] == [[]] * 9
     summary = pq.read_table(calm.out / "metrics" / "summary.parquet").to_pylist()
     assert {row["arm"]: row["n"] for row in summary} == {arm["name"]: 12 for arm in ARMS}
-    candidates = pq.read_table(calm.out / "metrics" / "candidates.parquet").to_pylist()
-    assert {row["stage1"]: row["arms"] for row in candidates} == {
-        "random": ["random+knn"],
-        "dual-div": ["dual-div"],
-    }
-    for row in candidates:
-        assert (row["task"], row["encoder"], row["k1"]) == ("topic", "minilm", 10)
-        assert (row["n_labelled"], row["n_ground"], row["n_queries"]) == (10, 120, 12)
-        assert 0 < row["coverage"] < 1 < row["vendi"] <= 10
-        assert 0 < row["nearest_macro_f1"] <= 1
-        assert 0 < row["probe_macro_f1"] <= 1
-        assert row["rare_class_recall"] is None
+    tests = pq.read_table(calm.out / "metrics" / "paired_tests.parquet").to_pylist()
+    assert [(row["arm_a"], row["arm_b"]) for row in tests if row["metric"] == "accuracy"] == [
+        *(("random+knn", "zero-shot"), ("dual-div", "zero-shot"), ("dual-div", "random+knn"))
+    ]
+    audit = pq.read_table(calm.out / "metrics" / "audit.parquet")
+    assert sum(row["n_shown"] for row in audit.to_pylist()) == 2 * 2 * 12
 
 
 def test_outputs_carry_what_was_asked_answered_and_spent(calm):
@@ -183,8 +177,8 @@ def test_the_report_opens_without_errors_or_requests(calm):
     assert facts.console_errors == []
     assert facts.requests == []
     assert facts.images
-    for arm in ARMS:
-        assert arm["name"] in facts.text
+    for words in ("McNemar", "nearest demonstration", *(arm["name"] for arm in ARMS)):
+        assert words in facts.text
 
 
 def test_progress_is_a_few_plain_lines_without_carriage_returns(calm):

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -122,9 +123,56 @@ def test_a_folder_that_cannot_be_written_is_a_config_error(tmp_path):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ConfigError, match=r"prepare icd11: unknown; wanted one of icd10"):
+    known = "chemprot, ddi, health-advice, icd10, text2sql"
+    with pytest.raises(ConfigError, match=rf"prepare icd11: unknown; wanted one of {known}\."):
         prepare("icd11")
-    assert set(PREPARERS) == {"icd10"}
+    assert set(PREPARERS) == set(known.split(", "))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "message"),
+    [
+        ("icd10", {"source": "x"}, r"prepare icd10 takes no --source; it takes --seed, --rows\."),
+        (
+            "ddi",
+            {"rows": 3},
+            r"ddi takes no --rows; it takes --source, --variant, --dev-share, --s",
+        ),
+        (
+            "chemprot",
+            {"test_share": 0.5},
+            r"chemprot takes no --test-share; it takes --source, --as",
+        ),
+    ],
+)
+def test_an_option_of_another_data_set_is_refused_with_those_it_has(name, option, message):
+    with pytest.raises(ConfigError, match=message):
+        prepare(name, **option)
+
+
+@pytest.mark.parametrize("name", sorted(set(PREPARERS) - {"icd10"}))
+def test_a_source_that_is_not_given_is_asked_for(name):
+    with pytest.raises(ConfigError, match="--source is missing: give "):
+        prepare(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "folder"),
+    [
+        ("chemprot", {}, "data/chemprot"),
+        ("chemprot", {"form": "ner"}, "data/chemprot"),
+        ("chemprot", {"form": "relations"}, "data/chemprot-relations"),
+        ("ddi", {"variant": "official", "seed": None}, "data/ddi"),
+        ("ddi", {"variant": "paper"}, "data/ddi-paper"),
+    ],
+)
+def test_each_form_of_a_data_set_has_a_folder_of_its_own(monkeypatch, name, options, folder):
+    def told(out, *, form=None, variant=None):
+        return {"out": out}
+
+    monkeypatch.setitem(PREPARERS, name, told)
+    assert prepare(name, **options)["out"] == Path(folder)
+    assert prepare(name, out="elsewhere", **options)["out"] == Path("elsewhere")
 
 
 def test_a_thinner_corpus_is_a_seeded_sample_with_the_same_queries(tmp_path):

@@ -6,7 +6,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from selection import ranking as ranking_module
 from selection.ranking import top_k
-from selection.stage2 import Pool, Queries, Recalled, dense, fused
+from selection.stage2 import Pool, Queries, Recalled, dense, filled, fused
 
 
 def ask(vectors):
@@ -99,6 +99,39 @@ def test_fusion_is_its_formula_and_ties_go_to_the_smaller_rank(n, n_lists, r, se
             score[index] += 1 / (10 + place + 1)
     order = sorted((i for i in score if score[i]), key=lambda i: (-round(score[i], 9), ranks[i]))
     assert result.indices[0][result.indices[0] >= 0].tolist() == order[:r]
+
+
+def test_short_rows_are_filled_with_the_nearest_below_what_was_found():
+    found = Recalled(
+        np.array([[4, 2, 0], [1, -1, -1], [-1, -1, -1]]),
+        np.array([[8.0, 4.0, 2.0], [5.0, np.nan, np.nan], [np.nan] * 3]),
+    )
+    near = Recalled(np.array([[3, 1, 5], [1, 3, 0], [2, 4, 5]]), np.array([[0.9, 0.5, 0.25]] * 3))
+    result = filled(found, near, least=2)
+    assert result.indices.tolist() == [[4, 2, 0], [1, 3, -1], [2, 4, 5]]
+    # Divided by the largest; 3 has a cosine of .5, less 1; the query of nothing has its cosines.
+    expected = [[1.0, 0.5, 0.25], [1.0, -0.5, np.nan], [0.9, 0.5, 0.25]]
+    np.testing.assert_array_equal(result.relevance, expected)
+    assert filled(lists([-1]), lists([-1]), least=1).indices.tolist() == [[-1]]
+    with pytest.raises(ValueError, match="found lists for 3 and 1 queries"):
+        filled(found, lists([0]), least=2)
+
+
+@settings(deadline=None, max_examples=60)
+@given(n=st.integers(1, 12), r=st.integers(1, 8), least=st.integers(1, 8), seed=st.integers(0, 999))
+def test_filled_rows_are_distinct_keep_what_was_found_and_reach_least(n, r, least, seed):
+    rng = np.random.default_rng(seed)
+    least = min(least, r)
+    mine, theirs = (rng.permutation(n)[: min(r, n)] for _ in range(2))
+    mine = mine[: rng.integers(0, len(mine) + 1)]
+    found = lists(np.r_[mine, np.full(r - len(mine), -1)])
+    result = filled(found, lists(np.r_[theirs, np.full(r - len(theirs), -1)]), least=least)
+    row = result.indices[0][result.indices[0] >= 0].tolist()
+    assert row[: len(mine)] == mine.tolist()
+    assert len(set(row)) == len(row)
+    wanted = max(len(mine), min(least, len({*mine, *theirs})))
+    assert len(row) == (wanted if len(mine) else len(theirs))
+    assert (np.diff(result.relevance[0][: len(row)]) <= 0).all()
 
 
 def test_lists_that_cannot_be_fused_are_refused():

@@ -189,7 +189,7 @@ def test_comparisons_hold_the_majority_and_each_opponent_but_never_the_arm_itsel
     rows = compare(
         {"good": outputs(right), "random": outputs(wrong)},
         task="t",
-        against=["random"],
+        pairs=[("good", "random")],
         yardstick=YARDSTICK,
     )
     assert [(row["arm"], row["against"]) for row in rows] == [
@@ -203,14 +203,28 @@ def test_comparisons_hold_the_majority_and_each_opponent_but_never_the_arm_itsel
     assert to_arrow(rows, COMPARISON_SCHEMA).num_rows == 3
 
 
+def test_an_llm_that_answers_nonsense_throughout_is_scored_and_said():
+    row = summary_of([(label, None, Status.PARSE_ERROR) for label in LABELS * 4])
+    assert (row["accuracy"], row["macro_f1"], row["n_parse_error"]) == (0.0, 0.0, 12)
+    assert row["notes"] == [
+        "None of the 12 scored rows has a prediction: every one counts as wrong."
+    ]
+
+
+def test_a_label_slice_has_the_recall_with_the_interval_of_its_queries():
+    row = summarise(outputs(MIXED), arm=ARM, yardstick=YARDSTICK).slices[1]
+    assert (row["n"], row["accuracy"], row["accuracy_low"]) == (2, 0.0, 0.0)
+    assert row["accuracy_high"] == pytest.approx(1.96**2 / (2 + 1.96**2), abs=1e-4)
+
+
 def test_arms_are_compared_on_the_queries_that_both_answered():
     first = outputs([("a", "a", Status.OK), ("b", "b", Status.OK), ("c", None, Status.TIMEOUT)])
     second = first.iloc[[2, 1]].assign(prediction=["c", "a"])
-    rows = compare({"x": first, "y": second}, task="t", against=["y"], yardstick=YARDSTICK)
+    rows = compare({"x": first, "y": second}, task="t", pairs=[("x", "y")], yardstick=YARDSTICK)
     (row,) = [row for row in rows if row["against"] == "y"]
     assert (row["n"], row["accuracy_difference"]) == (2, 0.0)
 
 
 def test_an_arm_without_gold_is_compared_with_nothing():
     none = outputs([(None, "a", Status.OK)])
-    assert compare({"x": none, "y": none}, task="t", against=["y"], yardstick=YARDSTICK) == []
+    assert compare({"x": none, "y": none}, task="t", pairs=[("x", "y")], yardstick=YARDSTICK) == []

@@ -15,8 +15,8 @@ from jobs.reporting.words import headline, records
 from tests.jobs.report_example import LABELS, example_model, outputs_of
 
 SECTIONS = [
-    *("result", "metrics", "classes", "map", "coverage", "stage1", "cost", "samples"),
-    *("rejected", "warnings", "config"),
+    *("result", "metrics", "tests", "classes", "slices", "audit", "map", "coverage"),
+    *("stage1", "cost", "samples", "rejected", "warnings", "config"),
 ]
 
 
@@ -220,6 +220,12 @@ def versus(name, against, difference, half):
     return row
 
 
+def judged(name, against, mean, p_holm, **changes):
+    row = {"arm_a": name, "arm_b": against, "metric": "macro_f1", "folds": "query folds"}
+    row |= {"n_folds": 10, "n_tests": 6, "t": 3.0, "mean_difference": mean}
+    return row | {"p": p_holm / 6, "p_holm": p_holm} | changes
+
+
 def test_a_clear_lead_is_called_better_and_a_small_one_is_not():
     rows = [arm("best", 0.5), arm("random", 0.45)]
     clear = versus("best", MAJORITY, 0.4, 0.1)
@@ -234,6 +240,43 @@ def test_a_clear_lead_is_called_better_and_a_small_one_is_not():
     assert "the two intervals overlap" in text
 
 
+@pytest.mark.parametrize(
+    ("p_holm", "words"),
+    [
+        (0.03, "better in macro-F1 (paired t-test over 10 query folds, p 0.0050, after Holm's"),
+        (0.06, "not told apart in macro-F1 (paired t-test over 10 query folds"),
+    ],
+)
+def test_a_verdict_goes_by_the_corrected_test_and_not_by_the_bootstrap(p_holm, words):
+    rows = [arm("best", 0.5), arm("random", 0.45)]
+    row = versus("best", "random", 0.05, 0.01)
+    accuracy = {"arm_a": "best", "arm_b": "random", "metric": "accuracy", "mcnemar_p_holm": 2e-6}
+    tests = [judged("best", "random", 0.05, p_holm), accuracy]
+    text = " ".join(headline(rows, [row], tests))
+    assert words in text
+    assert f"correction for 6 tests {p_holm:.4f})" in text
+    assert "McNemar's test gives p <0.0001 after Holm." in text
+    assert "lies above 0" not in text
+    assert "No arm was repeated, so it is unknown" in text
+
+
+def test_a_difference_below_the_noise_floor_is_no_reason_to_prefer_an_arm():
+    row = versus("best", "random", 0.05, 0.01) | {"macro_f1_floor": 0.06}
+    tests = [judged("best", "random", 0.05, 0.01)]
+    rows = [arm("best", 0.5), arm("random", 0.45)]
+    below = " ".join(headline(rows, [row | {"macro_f1_below_floor": True}], tests))
+    assert "not above the noise floor of 0.060" in below
+    assert "unknown" not in below
+    above = " ".join(headline(rows, [row | {"macro_f1_below_floor": False}], tests))
+    assert "noise floor" not in above
+
+
+def test_equal_fold_differences_are_judged_by_the_sign_flip_test():
+    test = judged("best", "random", 0.1, 0.012, t=None)
+    text = " ".join(headline([arm("best", 0.5)], [versus("best", "random", 0.1, 0.05)], [test]))
+    assert "better in macro-F1 (sign-flip test over 10 query folds" in text
+
+
 def test_losing_to_the_majority_baseline_is_said_plainly():
     text = " ".join(headline([arm("only", 0.05)], [versus("only", MAJORITY, -0.2, 0.1)]))
     assert "only is the only arm" in text
@@ -242,7 +285,7 @@ def test_losing_to_the_majority_baseline_is_said_plainly():
 
 
 def test_random_selection_as_the_best_arm_is_said_plainly():
-    rows = [arm("random", 0.5), arm("clever", 0.4)]
+    rows = [arm("random", 0.5) | {"stage1": "random"}, arm("clever", 0.4)]
     text = " ".join(headline(rows, [versus("clever", "random", -0.1, 0.05)]))
     assert "The best arm itself selects at random" in text
 
