@@ -25,6 +25,8 @@ Predictions, written before measuring, k1 = 100:
   coverage .02 above, kcenter .05 below.
 - dual-div with lambda 10 is coverage within .02 everywhere; with lambda `auto` it lies between
   coverage and kcenter.
+
+The last column, added after HealthAdvice was measured, asks why its probes differ.
 """
 
 import argparse
@@ -65,7 +67,10 @@ METHODS: dict[str, tuple[str, float | LambdaRule]] = {
     "vote-k": ("vote-k", 0.0),
     "kmeans": ("kmeans", 0.0),
 }
-FIGURES = ("rare-class recall", "label coverage", "probe macro-F1", "1-NN macro-F1", "coverage")
+FIGURES = (
+    *("rare-class recall", "label coverage", "probe macro-F1", "1-NN macro-F1", "coverage"),
+    "rare among picks",
+)
 SHARE = 0.8
 _TEXTS = 2048
 # All cosines of a draw are kept: 1 GiB for that of DDI, a fifth of the time of forming them anew.
@@ -191,6 +196,7 @@ def figures(data: Data, method: str, seed: int, *, k1: int, threads: int) -> lis
         label_coverage(data.counts, chosen) or 0.0,
         *scores,
         coverage(ground, data.corpus[picks], threads=threads) or 0.0,
+        float(np.isin(codes, rare_labels(data.counts)).mean()),
     ]
 
 
