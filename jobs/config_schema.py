@@ -242,6 +242,7 @@ class Stage2Config(Section):
     clusters: int | None = Field(None, ge=1)
     ground: Annotated[int, Field(ge=1)] | Literal["all", "pool"] = 16_384
     exclude_same_text: bool = True
+    exclude_same_group: bool = True
     ceiling: float | None = Field(None, gt=0, le=1)
     cover_tags: bool = True
 

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from inference.kinds import gold_answer
 from inference.tasks import canonical
+from jobs.candidate_measures import candidate_rows
 from jobs.compare_arms import compare_task
 from jobs.config_schema import Arm
+from jobs.embed import ROLES
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
 from jobs.reporting.answer_metrics import (
@@ -22,6 +24,7 @@ from jobs.reporting.answer_metrics import (
 from jobs.reporting.metric_tables import (
     ANSWERS_SCHEMA,
     AUDIT_SCHEMA,
+    CANDIDATES_SCHEMA,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     NOISE_SCHEMA,
@@ -37,7 +40,7 @@ from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
 from jobs.tasks import plain_task, task_of
 
-VERSION = 2
+VERSION = 3
 
 Rows = dict[str, list[dict[str, Any]]]
 Outputs = dict[str, pd.DataFrame]
@@ -62,6 +65,7 @@ TABLES = {
     "audit": AUDIT_SCHEMA,
     "scores": SCORES_SCHEMA,
     "answers": ANSWERS_SCHEMA,
+    "candidates": CANDIDATES_SCHEMA,
 }
 IN_JSON = ("summary", "scores", "comparisons", "paired_tests", "noise")
 
@@ -90,7 +94,7 @@ def _mark(run: Run) -> str:
     labels = run.tables["corpus"].counts("labels")
     gold = [part.content for part in run.tables["queries"].parts]
     vectors = {
-        name: [marker.checksum for marker in run.vectors[name, "queries"]]
+        name: [marker.checksum for role in ROLES for marker in run.vectors[name, role]]
         for name in sorted({arm.encoder for arm in run.arms})
     }
     shown = {name: marker.checksum for name, marker in run.candidates.items()}
@@ -122,6 +126,8 @@ def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:
             rows[name] += some
     order = {arm.name: at for at, arm in enumerate(run.arms)}
     rows["summary"].sort(key=lambda row: order[row["arm"]])
+    yardsticks = {arm.task: _yardstick(run, arm.task) for arm in run.arms}
+    rows["candidates"] = candidate_rows(run, yardsticks)
     text = json.dumps({name: rows[name] for name in IN_JSON}, indent=1)
     markers = {}
     for name, schema in TABLES.items():

@@ -1,5 +1,6 @@
 """Rank (Stage 2): which demonstrations each query is shown, most relevant first."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from selection.mutual_information import KEPT_MOST
 
 VERSION = 4
 ZERO_SHOT = "zero-shot"
+POOL_COLUMNS = ("input", "tags", "group")
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ def _need(run: Run, arm: Arm, learned: Marker | None) -> Need:
         depends.append(identify_sparse(name, run.config.file.sparse_encoders[name]))
     if arm.stage2.cover_tags:
         depends.append(_tags(run))
+    if arm.stage2.exclude_same_group:
+        depends.append(_groups(run, pool))
     if draws_ground(arm.stage2):
         depends.append([marker.fingerprint for marker in run.vectors[arm.encoder, "corpus"]])
     if arm.stage2.method in SEEDED:
@@ -217,9 +221,10 @@ def _pool(run: Run, need: Need) -> Marker:
     if found is not None:
         return found
     assert run.pool is not None
-    vectors = _in_order(run.ledger.read(run.candidates[need.arm.name], ["id", "vector"]), need)
-    texts = _in_order(run.ledger.read(run.pool, ["id", "input", "tags"]), need)
-    chosen = vectors.append_column("input", texts["input"]).append_column("tags", texts["tags"])
+    chosen = _in_order(run.ledger.read(run.candidates[need.arm.name], ["id", "vector"]), need)
+    texts = _in_order(run.ledger.read(run.pool, ["id", *POOL_COLUMNS]), need)
+    for name in POOL_COLUMNS:
+        chosen = chosen.append_column(name, texts[name])
     chosen = chosen.append_column("label", pa.array(need.labels, pa.string()))
     return run.ledger.commit(unit, chosen)
 
@@ -238,6 +243,17 @@ def _tags(run: Run) -> list[Any]:
     if not tagged:
         return []
     return [tagged, [part.marker.stats["content"] for part in run.tables["queries"].parts]]
+
+
+def _groups(run: Run, pool: Sequence[str]) -> list[Any]:
+    """The groups of pool and queries; nothing where either side has none."""
+    assert run.pool is not None
+    queries = [part.marker.stats["sides"]["group"] for part in run.tables["queries"].parts]
+    known = run.ledger.read(run.pool, ["id", "group"])
+    found = dict(zip(known["id"].to_pylist(), known["group"].to_pylist(), strict=True))
+    groups = [found[row_id] for row_id in pool]
+    both = any(queries) and any(group is not None for group in groups)
+    return [queries, groups] if both else []
 
 
 def _ground_unit(run: Run, arm: Arm) -> tuple[Unit, dict[str, Any]]:
@@ -315,6 +331,7 @@ def _finish_parts(
     }
     for need in needs:
         _warn_of_nothing_found(run, need.arm, made[need.mark])
+        _warn_of_few(run, need.arm, made[need.mark])
     return made
 
 
@@ -327,6 +344,15 @@ def _warn_of_nothing_found(run: Run, arm: Arm, markers: list[Marker]) -> None:
             run.progress.warn(
                 f"{arm.name}: {by} recall found nothing for {n} queries; {instead} served them"
             )
+
+
+def _warn_of_few(run: Run, arm: Arm, markers: list[Marker]) -> None:
+    n = sum(marker.stats.get("n_short", 0) for marker in markers)
+    if n:
+        run.progress.warn(
+            f"{arm.name}: {n} queries have fewer than stage2.k = {arm.stage2.k} demonstrations: no "
+            "more were found that they may see"
+        )
 
 
 def _finish(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from inference.duplicates import near_keys
+from inference.duplicates import near_keys, text_keys
 from inference.identifiers import TagMatcher, tags_of
 from inference.lexical import Bm25
 from jobs.config_schema import Stage2Config
@@ -27,6 +27,7 @@ BY_VECTORS = ("dense", "hybrid")
 MEASURED_QUERIES = 200
 
 Bool = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -36,28 +37,53 @@ class QueryTexts:
     Attributes:
         inputs: q texts.
         tags: q lists of tags from a column of their own, None for none.
+        groups: q names of what each is a part of, None for none; None where none has one.
         sparse: (q, v) weights of a learned sparse encoder, a row empty where it has none; None
             where no such encoder takes part.
     """
 
     inputs: list[str]
     tags: list[list[str] | None]
+    groups: list[str | None] | None = None
     sparse: sp.csr_array | None = None
 
 
 class Guards:
-    """The records that each query may see."""
+    """The records that each query may see.
 
-    def __init__(self, config: Stage2Config, texts: Sequence[str]) -> None:
+    Args:
+        config: Which guards stand.
+        texts: n texts of the pool.
+        groups: n names of what each is a part of (a sentence, a document), None for none. Names
+            are compared between pool and queries; no group is nobody's own.
+    """
+
+    def __init__(
+        self,
+        config: Stage2Config,
+        texts: Sequence[str],
+        groups: Sequence[str | None] | None = None,
+    ) -> None:
         self._ceiling = config.ceiling
         self._keys = near_keys(texts) if config.exclude_same_text else None
+        self._groups: Keys | None = None
+        if config.exclude_same_group and groups is not None and any(g is not None for g in groups):
+            self._groups = _group_keys(groups, none=0)
 
     def __call__(self, queries: Queries, texts: QueryTexts, pool: Pool) -> Bool | None:
         """Return (q, n) bool; None where all may be seen."""
-        if self._keys is None and self._ceiling is None:
-            return None
         same = [] if self._keys is None else [(near_keys(texts.inputs), self._keys)]
+        if self._groups is not None and texts.groups is not None:
+            same.append((_group_keys(texts.groups, none=1), self._groups))
+        if not same and self._ceiling is None:
+            return None
         return guarded(queries.vectors, pool.vectors, ceiling=self._ceiling, same=same)
+
+
+def _group_keys(groups: Sequence[str | None], *, none: int) -> Keys:
+    """A key per group; what has none gets a key that the other side does not use for that."""
+    missing = np.array([group is None for group in groups], np.bool_)
+    return np.where(missing, np.uint64(none), text_keys(group or "" for group in groups))
 
 
 class Recall:

@@ -51,7 +51,8 @@ GROUND_SEED = 0
 # Queries whose masks are held at a time, fewer for a large pool: 256 MiB.
 QUERIES_AT_A_TIME = 4096
 MASK_BYTES = 1 << 28
-ROW_COLUMNS = ["id", "input", "tags", "text_hash", "status"]
+COUNTED = ("n_unserved", "n_short", "n_for_tags", "n_uncovered")
+ROW_COLUMNS = ["id", "input", "tags", "group", "text_hash", "status"]
 DEMONSTRATION_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -173,7 +174,7 @@ class _Ranker:
         if payload["scores"] is not None:
             table = ledger.read(Marker(**payload["scores"]))
             self.scores = table.column("score").to_numpy()
-        self.guards = Guards(self.config, self.records.inputs)
+        self.guards = Guards(self.config, self.records.inputs, self.records.groups)
         self.recall = Recall(
             self.config,
             self.pool,
@@ -189,7 +190,7 @@ class _Ranker:
             wide = {"r": max(self.config.recall, self.options.k), "threads": payload["threads"]}
             self.learned = Learned(weights, self.pool, **wide)
         self.tags = Tags(self.config, self.records.tags)
-        self.stats: dict[str, Any] = {"n_unserved": 0, "n_for_tags": 0, "n_uncovered": 0}
+        self.stats: dict[str, Any] = dict.fromkeys(COUNTED, 0)
 
     def __call__(self, rows: pa.Table, vectors: pa.Table, terms: sp.csr_array | None) -> pa.Table:
         status = vectors.column("status").to_pylist()
@@ -198,6 +199,7 @@ class _Ranker:
         texts = QueryTexts(
             mine.column("input").to_pylist(),
             mine.column("tags").to_pylist(),
+            groups=mine.column("group").to_pylist(),
             sparse=None if terms is None else terms[ok],
         )
         keys = random_keys(mine.column("id").to_pylist(), 0)
@@ -212,8 +214,13 @@ class _Ranker:
         if covered is not None:
             uncovered = tag_rows(covered.uncovered, self.tags.names)
             counted(self.stats, {"n_for_tags": covered.n_came_in.sum()})
-        n_unserved = int((ranking.n_valid == 0).sum())
-        counted(self.stats, {"n_unserved": n_unserved, "n_uncovered": sum(map(bool, uncovered))})
+        wanted = min(self.config.k, len(self.records.ids))
+        found = {
+            "n_unserved": (ranking.n_valid == 0).sum(),
+            "n_short": (ranking.n_valid < wanted).sum(),
+            "n_uncovered": sum(map(bool, uncovered)),
+        }
+        counted(self.stats, found)
         columns = {
             "demonstration_ids": _lists(ranking.indices, ranking.n_valid, self.records.ids),
             "scores": _lists(ranking.scores, ranking.n_valid),
@@ -308,6 +315,7 @@ class Records:
         inputs: n texts.
         labels: n labels of the task.
         tags: n lists of tags, None for none.
+        groups: n groups, None for none.
     """
 
     ids: list[str]
@@ -315,17 +323,19 @@ class Records:
     inputs: list[str]
     labels: list[str]
     tags: list[list[str] | None]
+    groups: list[str | None]
 
 
 def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Records:
     """Read the records that may be shown, with their vectors."""
-    table = ledger.read(Marker(**pool), ["id", "input", "vector", "label", "tags"])
+    table = ledger.read(Marker(**pool), ["id", "input", "vector", "label", "tags", "group"])
     return Records(
         ids=table.column("id").to_pylist(),
         vectors=to_matrix(table.column("vector")),
         inputs=table.column("input").to_pylist(),
         labels=table.column("label").to_pylist(),
         tags=table.column("tags").to_pylist(),
+        groups=table.column("group").to_pylist(),
     )
 
 

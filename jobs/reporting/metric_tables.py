@@ -153,6 +153,19 @@ AUDIT_SCHEMA = pa.schema(
         ("suspect", pa.bool_()),
     ]
 )
+MEASURES = [
+    *("coverage", "facility_location", "log_det", "mean_cosine", "vendi"),
+    *("label_coverage", "rare_class_recall", "nearest_macro_f1", "probe_macro_f1"),
+]
+CANDIDATES_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("task", "encoder", "stage1")),
+        ("arms", pa.list_(pa.string())),
+        *((name, pa.int64()) for name in ("k1", "n_labelled", "n_ground", "n_queries", "n_rare")),
+        *((name, pa.float64()) for name in MEASURES),
+        ("notes", pa.list_(pa.string())),
+    ]
+)
 
 
 def to_arrow(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from jobs.reporting.metric_tables import (
     AUDIT_SCHEMA,
+    CANDIDATES_SCHEMA,
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     NOISE_SCHEMA,
@@ -103,6 +104,7 @@ class ReportModel:
         slice_differences: Rows of `SLICE_DIFFERENCES_SCHEMA`.
         audit: Rows of `AUDIT_SCHEMA`, of each arm the worst first.
         scores: Rows of `SCORES_SCHEMA`; shown for tasks whose answer is more than one label.
+        candidates: Rows of `CANDIDATES_SCHEMA`, one per task and selection.
         maps: One per encoder.
         coverage: One per encoder.
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
@@ -129,6 +131,7 @@ class ReportModel:
     )
     audit: pd.DataFrame = field(default_factory=partial(_empty, AUDIT_SCHEMA))
     scores: pd.DataFrame = field(default_factory=partial(_empty, SCORES_SCHEMA))
+    candidates: pd.DataFrame = field(default_factory=partial(_empty, CANDIDATES_SCHEMA))
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()

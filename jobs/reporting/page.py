@@ -18,6 +18,7 @@ from jobs.reporting.tables import (
     REJECTED,
     STAGE1,
     Table,
+    candidates_table,
     class_table,
     cost_table,
     example_table,
@@ -81,6 +82,8 @@ def build_page(model: ReportModel, pictures: Sequence[Picture] | None = None) ->
         cost=cost_table(rows),
         statuses=status_table(rows),
         stage1=keyed_table(model.stage1, STAGE1),
+        candidates=candidates_table(records(model.candidates)),
+        candidate_notes=_candidate_notes(model),
         rejected=keyed_table(model.rejected, REJECTED),
         examples=example_table(model.rejected_examples),
         notes=[(row["arm"], note) for row in rows for note in _list(row["notes"])],
@@ -228,6 +231,16 @@ def _coverage_picture(name: str, coverage: Coverage) -> Picture:
         f"Candidates by label (encoder {coverage.encoder}): bars and numbers are the candidates, "
         f"ticks the share of the label in the corpus. Covered: {covered}.",
     )
+
+
+def _candidate_notes(model: ReportModel) -> list[str]:
+    """Why measures of candidates are missing, each reason once with the methods it holds for."""
+    found: dict[str, list[str]] = {}
+    for row in records(model.candidates):
+        for note in _list(row["notes"]):
+            methods = found.setdefault(note, [])
+            methods += [row["stage1"]] if row["stage1"] not in methods else []
+    return [f"{', '.join(methods)}: {note}" for note, methods in found.items()]
 
 
 def _list(value: Any) -> list[str]:

@@ -100,6 +100,26 @@ STAGE1 = {
     "screened": "gains estimated on a sample",
     "seconds": "seconds",
 }
+CANDIDATES = {
+    "task": "task",
+    "encoder": "encoder",
+    "stage1": "Stage 1",
+    "arms": "arms",
+    "k1": "candidates",
+    "n_labelled": "labelled",
+    "coverage": "coverage",
+    "facility_location": "facility location",
+    "log_det": "log-det a pick",
+    "mean_cosine": "mean cosine",
+    "vendi": "Vendi score",
+    "label_coverage": "labels found",
+    "rare_class_recall": "rare labels found",
+    "n_rare": "rare labels",
+    "nearest_macro_f1": "1-NN macro-F1",
+    "probe_macro_f1": "probe macro-F1",
+    "n_queries": "queries",
+    "n_ground": "corpus rows covered",
+}
 REJECTED = {"table": "table", "status": "status", "reason": "reason", "n": "rows"}
 EXAMPLES = {
     "table": "table",
@@ -191,6 +211,12 @@ def keyed_table(rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) 
     keys = [*(key for key in headings if key in used), *further]
     cells = [[_cell(row.get(key)) for key in keys] for row in rows]
     return Table([headings.get(key, key) for key in keys], cells)
+
+
+def candidates_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Measures of the candidates without an LLM; a column in which nothing is known is left out."""
+    shown = [{k: v for k, v in row.items() if k != "notes"} for row in rows]
+    return keyed_table([row | {"arms": ", ".join(row["arms"])} for row in shown], CANDIDATES)
 
 
 def example_table(rows: Sequence[Mapping[str, Any]]) -> Table:

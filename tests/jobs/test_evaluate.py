@@ -81,6 +81,7 @@ def test_a_run_writes_every_table_and_again_only_when_the_report_asks_for_other_
     check_noise(table(answered, "noise"), summary)
     check_slices(answered)
     check_audit(answered)
+    check_candidates(table(answered, "candidates"))
     written = json.loads((answered.out / "metrics" / "metrics.json").read_text())
     assert len(written["paired_tests"]) == 2 * len(pairs)
     before = answered.files()
@@ -96,6 +97,21 @@ def test_a_run_writes_every_table_and_again_only_when_the_report_asks_for_other_
         answered.config["report"] = {key: value}
         with pytest.raises(ConfigError, match=words):
             answered.execute("ingest")
+
+
+def check_candidates(rows):
+    assert [(row["stage1"], row["arms"]) for row in rows] == [
+        *(("random", [f"random-{seed}"]) for seed in (0, 1, 2)),
+        ("dual-div", ["main", "shown-to-all"]),
+    ]
+    for row in rows:
+        assert (row["task"], row["encoder"], row["k1"]) == ("topic", "minilm", 10)
+        assert (row["n_labelled"], row["n_ground"], row["n_queries"]) == (10, 120, 38)
+        assert 0 < row["coverage"] < 1 < row["vendi"] <= 10
+        assert 0.3 < row["nearest_macro_f1"] <= 1
+        assert 0.3 < row["probe_macro_f1"] <= 1
+        assert row["rare_class_recall"] is None
+        assert row["notes"] == ["no label has fewer rows than half an even share, so none is rare"]
 
 
 def check_tests(rows):

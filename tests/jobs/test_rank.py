@@ -124,14 +124,36 @@ def test_lexical_recall_finds_the_shared_word_and_a_query_without_one_gets_the_n
 def test_copies_near_copies_and_what_is_too_similar_are_never_shown(project):
     project.config["stage1"] = {"method": "coverage", "k1": 120}
     text = project.rows[0]["text"]
-    rewritten(project, [{"text": text}, {"text": f"  {text.upper()}!"}])
+    for row in project.rows:
+        row["part_of"] = row["topic"] if row["topic"] == project.rows[0]["topic"] else None
+    groups = [{"part_of": project.rows[0]["topic"]}, {"part_of": None}]
+    rewritten(project, [{"text": text} | groups[0], {"text": f"  {text.upper()}!"} | groups[1]])
+    for table in ("corpus", "queries"):
+        project.config[table]["columns"]["group"] = "part_of"
+    whole = {"k": 120, "exclude_same_text": False}
     project.config["arms"] = [
+        {"name": "one-set", "stage2": whole | {"method": "similar", "condition_on": "all"}},
+        {"name": "mixed", "stage2": {"k": 4, "exclude_same_group": False}},
         {"name": "guarded", "stage2": {"k": 4}},
         {"name": "ceiling", "stage2": {"k": 4, "ceiling": 0.5}},
-        {"name": "open", "stage2": {"k": 4, "exclude_same_text": False}},
+        {
+            "name": "open",
+            "stage2": {"k": 4, "exclude_same_text": False, "exclude_same_group": False},
+        },
     ]
-    _, manifest = project.execute("rank")
+    result, manifest = project.execute("rank")
     twin = project.rows[0]["id"]
+    own = {row["id"] for row in project.rows if row["part_of"]}
+    one_set, mixed = (tables(project, manifest, name) for name in ("one-set", "mixed"))
+    assert {*one_set["q0"]["demonstration_ids"]} == {row["id"] for row in project.rows} - own
+    assert {*one_set["q0"]["excluded_ids"]} == own
+    assert len(one_set["q1"]["demonstration_ids"]) == 120
+    assert {*mixed["q0"]["demonstration_ids"]} <= own
+    assert sum(one["stats"]["n_short"] for one in manifest["demonstrations"]["one-set"]) == 1
+    assert [text for text in result.warnings if "fewer than" in text] == [
+        "one-set: 1 queries have fewer than stage2.k = 120 demonstrations: no more were found that "
+        "they may see"
+    ]
     guarded, ceiling, without = (
         tables(project, manifest, name) for name in ("guarded", "ceiling", "open")
     )

@@ -180,6 +180,19 @@ def test_a_very_long_prompt_is_cut_and_says_so(model):
     assert "x" * (MAX_TEXT + 1) not in page
 
 
+def test_measures_of_candidates_are_shown_and_a_missing_one_says_why_once(page):
+    section = re.split(r"<h2 id=", page)[SECTIONS.index("stage1") + 1]
+    rows = re.findall(r"<tr>.*?</tr>", section.partition("Candidates without an LLM")[2])
+    assert "Vendi score" in rows[0]
+    assert "rare labels found" not in rows[0]  # known for none
+    assert [re.findall(r"<td[^>]*>([^<]*)", row)[2:5] for row in rows[1:]] == [
+        [method, f"{method}+knn", "100"] for method in ("random", "coverage", "dual-div")
+    ]
+    assert all("0.165" in row for row in rows[1:])
+    assert section.count("so none is rare") == 1
+    assert "random, coverage, dual-div: no label has fewer rows" in section
+
+
 def test_rejected_examples_name_file_and_line(page):
     assert "data/part-1.jsonl:17" in page
 
