@@ -14,12 +14,14 @@ from jobs.evaluate import TABLES as METRIC_TABLES
 from jobs.findings import rejected_rows
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
-from jobs.reporting.page import build_page, draw_pictures
+from jobs.reporting.page import build_page, draw_pictures, page_tables
 from jobs.reporting.projection import Projection, project
+from jobs.reporting.table_files import as_csv
 from jobs.run import Run
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
-VERSION = 1
+VERSION = 2
+MAP_VERSION = 1
 PAGE = "report.html"
 HIDDEN_FACTS = ("encoder_id", "excluded", "merge", "best_local_partition", "rank_exhausted_at")
 CERTIFICATE_FACTS = ("kind", "bound", "ratio", "lift", "coverage_ratio", "sample", "z")
@@ -61,7 +63,9 @@ def _draw(run: Run, unit: Unit, maps: Mapping[str, Marker | None]) -> Marker:
     run.ledger.store.write_bytes(PAGE, page.encode("utf-8"))
     names = pa.table({"picture": pa.array([picture.name for picture in pictures], pa.string())})
     files = {f"{picture.name.removesuffix('.png')}.png": picture.png for picture in pictures}
-    return run.ledger.commit(unit, names, files=files)
+    tables = {f"{name}.csv": as_csv(table) for name, table in page_tables(model).items()}
+    files |= {name: text.encode("utf-8", "replace") for name, text in tables.items()}
+    return run.ledger.commit(unit, names, stats={"tables": sorted(tables)}, files=files)
 
 
 # The map: which rows are on it, and where they lie.
@@ -89,7 +93,7 @@ def _map(run: Run, encoder: str) -> Marker | None:
     vectors = [marker.fingerprint for marker in run.vectors[encoder, "corpus"]]
     chosen = {name: marker.checksum for name, marker in settings.items()}
     labels = [part.content for part in run.tables["corpus"].parts]
-    mark = fingerprint("map", VERSION, vectors, labels, chosen, size, run.config.file.seed)
+    mark = fingerprint("map", MAP_VERSION, vectors, labels, chosen, size, run.config.file.seed)
     unit = Unit(f"report/map-{mark}", "points", mark)
     found = run.ledger.find(unit)
     if found is not None:

@@ -14,6 +14,8 @@ from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars
 from jobs.reporting.evidence import audit_table, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
 from jobs.reporting.scores import goes_by_scores, score_headline, score_table, type_table
+from jobs.reporting.table1 import NOTE as TABLE1_NOTE
+from jobs.reporting.table1 import is_wanted, table1, table1_rows
 from jobs.reporting.tables import (
     REJECTED,
     STAGE1,
@@ -78,13 +80,10 @@ def build_page(model: ReportModel, pictures: Sequence[Picture] | None = None) ->
         model=model,
         tasks=[_task(model, task) for task in dict.fromkeys(row["task"] for row in rows)],
         pictures=draw_pictures(model) if pictures is None else pictures,
-        cost=cost_table(rows),
-        statuses=status_table(rows),
-        stage1=keyed_table(model.stage1, STAGE1),
-        rejected=keyed_table(model.rejected, REJECTED),
-        examples=example_table(model.rejected_examples),
+        **_shared_tables(model),
         notes=[(row["arm"], note) for row in rows for note in _list(row["notes"])],
         samples={s.arm: [x for x in model.samples if x.arm == s.arm] for s in model.samples},
+        table1_note=TABLE1_NOTE,
         plain=plain,
     )
     return page.lstrip().encode("utf-8", "replace").decode()  # lone surrogates
@@ -115,11 +114,41 @@ def draw_pictures(model: ReportModel) -> list[Picture]:
     return drawn
 
 
+def page_tables(model: ReportModel) -> dict[str, Table]:
+    """Every table of the page that has rows, by name; those of a task carry its number.
+
+    Args:
+        model: What the page shows.
+
+    Returns:
+        Tables such as `table1`, `cost`, `metrics-1`, `tests-1`, in no particular order.
+    """
+    found = _shared_tables(model)
+    tasks = dict.fromkeys(row["task"] for row in records(model.summary))
+    for number, task in enumerate(tasks, 1):
+        parts = _task(model, task).items()
+        found |= {f"{name}-{number}": part for name, part in parts if isinstance(part, Table)}
+    return {name: table for name, table in found.items() if table.rows}
+
+
 def shortened(text: str) -> str:
     """A text of at most `MAX_TEXT` characters, which says so where it was cut."""
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[:MAX_TEXT]}\n[... cut: {len(text):,} characters in all]"
+
+
+def _shared_tables(model: ReportModel) -> dict[str, Table]:
+    """The tables that are of no single task."""
+    rows = records(model.summary)
+    return {
+        "table1": _table1(model),
+        "cost": cost_table(rows),
+        "statuses": status_table(rows),
+        "stage1": keyed_table(model.stage1, STAGE1),
+        "rejected": keyed_table(model.rejected, REJECTED),
+        "examples": example_table(model.rejected_examples),
+    }
 
 
 def _task(model: ReportModel, task: str) -> dict[str, Any]:
@@ -147,6 +176,11 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
         "slices": slice_table(mine, slices, of_task(model.slice_differences)),
         "audit": audit_table(of_task(model.audit)),
     }
+
+
+def _table1(model: ReportModel) -> Table:
+    rows = table1_rows(records(model.summary), records(model.paired_tests))
+    return table1(rows) if is_wanted(rows) else Table([], [])
 
 
 def _metrics_picture(name: str, task: str, rows: list[dict[str, Any]]) -> Picture:

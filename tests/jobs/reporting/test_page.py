@@ -8,7 +8,7 @@ import pytest
 from jobs.reporting.metric_tables import MAJORITY
 from jobs.reporting.metrics import Yardstick, summarise
 from jobs.reporting.model import ReportModel, Sample
-from jobs.reporting.page import MAX_TEXT, build_page, draw_pictures
+from jobs.reporting.page import MAX_TEXT, build_page, draw_pictures, page_tables
 from jobs.reporting.projection import Projection
 from jobs.reporting.tables import keyed_table, plain
 from jobs.reporting.words import headline, records
@@ -111,6 +111,16 @@ def test_hostile_text_in_every_place_stays_text():
     assert all("onerror" not in attrs for _, attrs in tags.tags)
     assert len(tags.named("img")) == 2
     assert page.count("&lt;script&gt;") > 20
+
+
+def test_every_table_of_the_page_has_a_name_for_its_file(model, page):
+    tables = page_tables(model)
+    assert sorted(tables) == [
+        *("audit-1", "classes-1", "cost", "examples", "metrics-1", "noise-1", "rejected"),
+        *("slices-1", "stage1", "statuses", "tests-1"),
+    ]
+    assert page.count("<table>") == len(tables)
+    assert page_tables(ReportModel("empty")) == {}
 
 
 def test_text_that_utf8_cannot_hold_does_not_stop_the_page():
