@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.case_study import read_cases
 from jobs.embed import ROLES
 from jobs.evaluate import TABLES as METRIC_TABLES
 from jobs.findings import rejected_rows
@@ -50,6 +51,7 @@ def _mark(run: Run, maps: Mapping[str, Marker | None]) -> str:
         {name: marker and marker.checksum for name, marker in maps.items()},
         {name: marker.checksum for name, marker in run.candidates.items()},
         [run.manifest["metrics"][name]["checksum"] for name in METRIC_TABLES],
+        {name: [one.checksum for one in markers] for name, markers in run.outputs.items()},
         run.progress.warnings,
         run.config.as_dict(),
         run.manifest["versions"],
@@ -65,7 +67,9 @@ def _draw(run: Run, unit: Unit, maps: Mapping[str, Marker | None]) -> Marker:
     files = {f"{picture.name.removesuffix('.png')}.png": picture.png for picture in pictures}
     tables = {f"{name}.csv": as_csv(table) for name, table in page_tables(model).items()}
     files |= {name: text.encode("utf-8", "replace") for name, text in tables.items()}
-    return run.ledger.commit(unit, names, stats={"tables": sorted(tables)}, files=files)
+    return run.ledger.commit(
+        unit, names, stats={"tables": sorted(t.removesuffix(".csv") for t in tables)}, files=files
+    )
 
 
 # The map: which rows are on it, and where they lie.
@@ -190,6 +194,7 @@ def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
         coverage=[_coverage(run, name) for name in sorted(run.encoder_ids)],
         stage1=_stage1(run),
         samples=[one for arm in run.arms for one in _samples(run, arm.name)],
+        cases=read_cases(run),
         rejected=_rejected(run),
         rejected_examples=_rejected_examples(run),
         warnings=run.progress.warnings,

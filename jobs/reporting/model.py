@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from jobs.reporting.cases import Case
 from jobs.reporting.metric_tables import (
     AUDIT_SCHEMA,
     COMPARISON_SCHEMA,
@@ -108,6 +109,7 @@ class ReportModel:
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
             their headings, further keys follow under their own names.
         samples: A few queries per arm.
+        cases: A few queries with all arms of a task side by side.
         rejected: Mappings with table, status, reason and n, over all rows set aside.
         rejected_examples: Mappings with table, source_file, source_line, id, reason, detail
             and excerpt.
@@ -133,6 +135,7 @@ class ReportModel:
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()
     samples: Sequence[Sample] = ()
+    cases: Sequence[Case] = ()
     rejected: Sequence[Mapping[str, Any]] = ()
     rejected_examples: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()

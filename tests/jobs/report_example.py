@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from jobs.reporting.audit import audit
+from jobs.reporting.cases import Answer, Record, cases_of
 from jobs.reporting.metrics import Yardstick, answers_by_id, compare, summarise
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.noise import noise_rows, with_floors
@@ -86,6 +87,7 @@ def example_model(*, n_queries=200, n_map=1500):
         maps=[_map(n_map)],
         coverage=[_coverage()],
         stage1=[_selection(method) for method in ("random", "coverage", "dual-div")],
+        cases=_cases(),
         samples=[_sample(arm, i) for arm in ARMS for i in range(3)],
         rejected=[
             {"table": "corpus", "status": "rejected", "reason": "not_json", "n": 12},
@@ -182,3 +184,20 @@ def _sample(arm, number):
         prediction=LABELS[2] if number < 2 else None,
         gold=LABELS[2],
     )
+
+
+def _cases():
+    """Two queries of every arm, and one that is not there."""
+    answers = {
+        arm: {
+            id_: Answer(LABELS[2], LABELS[(i + at) % 3], "ok", ["a", "b", "gone"][: i % 4])
+            for at, id_ in enumerate(("q0", "q1"))
+        }
+        for i, arm in enumerate(ARMS)
+    }
+    records = {
+        "a": Record("a grey pebble <script>document.title='owned'</script>", LABELS[2]),
+        "b": Record("a long word: " + "x" * 400, LABELS[1]),
+    }
+    queries = {"q0": "a black stone", "q1": "</pre><script>alert(1)</script>"}
+    return cases_of("things", ["q0", "q1", "q9"], answers=answers, queries=queries, records=records)

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
+from jobs.reporting.cases import Answer, Record, cases_of
 from jobs.reporting.metric_tables import MAJORITY
 from jobs.reporting.metrics import Yardstick, summarise
 from jobs.reporting.model import ReportModel, Sample
@@ -16,7 +17,7 @@ from tests.jobs.report_example import LABELS, example_model, outputs_of
 
 SECTIONS = [
     *("result", "metrics", "tests", "classes", "slices", "audit", "map", "coverage"),
-    *("stage1", "cost", "samples", "rejected", "warnings", "config"),
+    *("stage1", "cost", "cases", "samples", "rejected", "warnings", "config"),
 ]
 
 
@@ -89,6 +90,13 @@ def test_hostile_text_in_every_place_stays_text():
     summary = measured.summary | {"notes": [HOSTILE]}
     rejected = dict.fromkeys(("table", "status", "reason", HOSTILE), HOSTILE)
     one = Sample(HOSTILE, HOSTILE, "ok", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    case = cases_of(
+        HOSTILE,
+        [HOSTILE],
+        answers={HOSTILE: {HOSTILE: Answer(HOSTILE, HOSTILE, HOSTILE, [HOSTILE])}},
+        queries={HOSTILE: HOSTILE},
+        records={HOSTILE: Record(HOSTILE, HOSTILE)},
+    )
     page = build_page(
         ReportModel(
             title=HOSTILE,
@@ -98,6 +106,7 @@ def test_hostile_text_in_every_place_stays_text():
             confusion=pd.DataFrame(measured.confusion),
             stage1=[{"method": HOSTILE, HOSTILE: HOSTILE}],
             samples=[one],
+            cases=case,
             rejected=[rejected],
             rejected_examples=[rejected | {"source_file": HOSTILE, "source_line": 3}],
             warnings=[HOSTILE],
