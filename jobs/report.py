@@ -18,7 +18,9 @@ from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.page import build_page, draw_pictures, page_tables
 from jobs.reporting.projection import Projection, project
 from jobs.reporting.table_files import as_csv
+from jobs.reporting.words import records
 from jobs.run import Run
+from jobs.sweeps import sweeps_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
 VERSION = 2
@@ -190,6 +192,7 @@ def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
         title="dualdiv report",
         facts=_facts(run),
         **metrics,
+        sweeps=sweeps_of(run.arms, records(metrics["summary"])),
         maps=[_candidate_map(run, name, marker) for name, marker in maps.items() if marker],
         coverage=[_coverage(run, name) for name in sorted(run.encoder_ids)],
         stage1=_stage1(run),

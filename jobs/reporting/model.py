@@ -23,6 +23,7 @@ from jobs.reporting.metric_tables import (
     SUMMARY_SCHEMA,
 )
 from jobs.reporting.projection import Projection
+from jobs.reporting.sweeps import Sweep
 
 
 def _empty(schema: pa.Schema) -> pd.DataFrame:
@@ -104,6 +105,7 @@ class ReportModel:
         slice_differences: Rows of `SLICE_DIFFERENCES_SCHEMA`.
         audit: Rows of `AUDIT_SCHEMA`, of each arm the worst first.
         scores: Rows of `SCORES_SCHEMA`; shown for tasks whose answer is more than one label.
+        sweeps: Arms that differ in one number alone.
         maps: One per encoder.
         coverage: One per encoder.
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
@@ -131,6 +133,7 @@ class ReportModel:
     )
     audit: pd.DataFrame = field(default_factory=partial(_empty, AUDIT_SCHEMA))
     scores: pd.DataFrame = field(default_factory=partial(_empty, SCORES_SCHEMA))
+    sweeps: Sequence[Sweep] = ()
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()

@@ -10,10 +10,17 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars, umap_map
+from jobs.reporting.charts import (
+    confusion_heatmap,
+    label_coverage,
+    metric_bars,
+    sweep_lines,
+    umap_map,
+)
 from jobs.reporting.evidence import audit_table, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
 from jobs.reporting.scores import goes_by_scores, score_headline, score_table, type_table
+from jobs.reporting.sweeps import Sweep, alt_text, caption, majority_of, panels_of
 from jobs.reporting.table1 import NOTE as TABLE1_NOTE
 from jobs.reporting.table1 import is_wanted, table1, table1_rows
 from jobs.reporting.tables import (
@@ -39,7 +46,7 @@ class Picture:
 
     Attributes:
         name: File name, unique within the report, safe on every file system.
-        section: `metrics`, `confusion`, `map` or `coverage`.
+        section: `metrics`, `confusion`, `sweeps`, `map` or `coverage`.
         task: Task it belongs to; empty for pictures of the corpus.
         png: The picture.
         alt: What it shows, for those who do not see it.
@@ -105,6 +112,8 @@ def draw_pictures(model: ReportModel) -> list[Picture]:
         if mine:
             drawn.append(_metrics_picture(f"metrics-{number}.png", task, mine))
             drawn.append(_confusion_picture(f"confusion-{number}.png", task, mine, model))
+    for number, sweep in enumerate(model.sweeps, 1):
+        drawn.append(_sweep_picture(f"sweep-{number}.png", sweep))
     for number, one in enumerate(model.maps, 1):
         if one.candidates:
             drawn.append(_map_picture(f"map-{number}.png", one))
@@ -228,6 +237,11 @@ def _confusion_picture(
 
 def _of_arm(table: Any, arm: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in records(table) if (row["task"], row["arm"]) == (arm["task"], arm["arm"])]
+
+
+def _sweep_picture(name: str, sweep: Sweep) -> Picture:
+    png = sweep_lines(sweep.setting, panels_of(sweep), majority_of(sweep))
+    return Picture(name, "sweeps", sweep.task, png, alt_text(sweep), caption(sweep))
 
 
 def _map_picture(name: str, one: CandidateMap) -> Picture:

@@ -59,7 +59,7 @@ def table1_rows(summary: Rows, tests: Rows, *, against: str | None = None) -> li
         fields = {key: row[key] for key in ("task", "encoder", "engine", "arm", "n_scored")}
         fields |= {"method": method_of(row["arm"])}
         place = tuple(row[key] for key in ("task", "encoder", "engine", "arm"))
-        for metric, figures in _figures(row).items():
+        for metric, figures in figures_of(row).items():
             found = compared.get((*place, metric), {})
             rows.append(fields | {"metric": metric} | figures | found)
     return rows
@@ -94,12 +94,7 @@ def table1(rows: Rows) -> Table:
     return Table([*(("LLM", "encoder")[at] for at in shown), "method", *titles], cells)
 
 
-def is_wanted(rows: Rows) -> bool:
-    """Whether there is more than one task or engine, which the table exists to join."""
-    return any(len({row[key] for row in rows}) > 1 for key in ("task", "engine"))
-
-
-def _figures(row: Row) -> dict[str, Row]:
+def figures_of(row: Row) -> dict[str, Row]:
     """The scores of an arm: accuracy and macro-F1, or the one that decides for its task."""
     if row["accuracy"] is None and row.get("score") is not None:
         names = {"value": "score", "low": "score_low", "high": "score_high"}
@@ -111,6 +106,11 @@ def _figures(row: Row) -> dict[str, Row]:
         }
         for metric in METRIC_NAMES
     }
+
+
+def is_wanted(rows: Rows) -> bool:
+    """Whether there is more than one task or engine, which the table exists to join."""
+    return any(len({row[key] for row in rows}) > 1 for key in ("task", "engine"))
 
 
 def _differences(tests: Rows, against: str | None) -> dict[tuple[str, ...], Row]:

@@ -13,6 +13,8 @@ from jobs.reporting.noise import noise_rows, with_floors
 from jobs.reporting.paired import Design, paired_tests
 from jobs.reporting.projection import Projection
 from jobs.reporting.slices import by_length, slice_differences, slice_rows
+from jobs.reporting.sweeps import Sweep
+from tests.jobs.metric_rows import summary_row
 
 LABELS = [
     *("animals", "plants and fungi", "stones <script>alert(1)</script>", "weather at $5 & $6"),
@@ -84,6 +86,7 @@ def example_model(*, n_queries=200, n_map=1500):
         comparisons=pd.DataFrame(with_floors(rows, noise, dict.fromkeys(ARMS, "small"))),
         noise=pd.DataFrame(noise),
         **_evidence(outputs, measured, noise),
+        sweeps=[_sweep()],
         maps=[_map(n_map)],
         coverage=[_coverage()],
         stage1=[_selection(method) for method in ("random", "coverage", "dual-div")],
@@ -201,3 +204,17 @@ def _cases():
     }
     queries = {"q0": "a black stone", "q1": "</pre><script>alert(1)</script>"}
     return cases_of("things", ["q0", "q1", "q9"], answers=answers, queries=queries, records=records)
+
+
+def _sweep():
+    """Three arms over k, of which one has its best in the middle and one shows nothing."""
+    lines = {
+        "dual-div+knn <b>": {1: 0.35, 2: 0.44, 4: 0.52, 8: 0.55, 10: 0.5},
+        "random+knn at $5": {1: 0.3, 2: 0.33, 4: 0.42, 8: 0.41, 10: 0.43},
+        "zero-shot": dict.fromkeys((1, 2, 4, 8, 10), 0.15),
+    }
+    rows = {
+        name: [(k, summary_row(name, "things", "small", "", y, 0.9 * y)) for k, y in line.items()]
+        for name, line in lines.items()
+    }
+    return Sweep("things", "stage2.k", rows)

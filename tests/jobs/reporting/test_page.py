@@ -16,7 +16,7 @@ from jobs.reporting.words import headline, records
 from tests.jobs.report_example import LABELS, example_model, outputs_of
 
 SECTIONS = [
-    *("result", "metrics", "tests", "classes", "slices", "audit", "map", "coverage"),
+    *("result", "metrics", "tests", "classes", "slices", "sweeps", "audit", "map", "coverage"),
     *("stage1", "cost", "cases", "samples", "rejected", "warnings", "config"),
 ]
 
@@ -61,7 +61,7 @@ def test_the_sections_come_in_their_order_and_tags_are_balanced(page):
 def test_every_picture_is_inlined_with_alt_text_and_caption(page):
     tags = Tags(page)
     images = tags.named("img")
-    assert len(images) == 4 == len(tags.named("figcaption"))
+    assert len(images) == 5 == len(tags.named("figcaption"))
     assert all(image["src"].startswith("data:image/png;base64,") for image in images)
     assert all(len(image["alt"]) > 20 for image in images)
 
@@ -173,7 +173,7 @@ def test_each_task_has_its_own_headline_and_pictures(model):
     )
     pictures = draw_pictures(doubled)
     assert [picture.task for picture in pictures] == [
-        *("things", "things", "other task", "other task", "", "")
+        *("things", "things", "other task", "other task", "things", "", "")
     ]
     assert len({picture.name for picture in pictures}) == len(pictures)
     page = build_page(doubled, pictures)
