@@ -81,11 +81,13 @@ def sweep_lines(
     figure = Figure(figsize=(4.9 * len(panels) + 0.6, 4.6))
     axes_of = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (metric, lines) in zip(axes_of, panels.items(), strict=True):
-        numbers = np.unique([point[0] for line in lines.values() for point in line])
+        numbers = np.unique([float(point[0]) for line in lines.values() for point in line])
+        places = _places(numbers)
         for i, (name, line) in enumerate(lines.items()):
             x, value, low, high = np.array(line, dtype=float).T
+            aside = 0.012 * (i - (len(lines) - 1) / 2) * np.ptp(places)
             axes.errorbar(
-                *(_aside(x, numbers, 0.012 * (i - (len(lines) - 1) / 2)), value),
+                *(np.interp(x, numbers, places) + aside, value),
                 yerr=np.maximum([value - low, high - value], 0),
                 **{"color": COLOURS[i], "marker": MARKS[i % len(MARKS)], "ms": 5, "lw": 1.4},
                 **{"ls": DASHES[i % len(DASHES)], "elinewidth": 0.9, "capsize": 2.5},
@@ -93,7 +95,7 @@ def sweep_lines(
             )
         if metric in majority:
             axes.axhline(majority[metric], color=RED, lw=1.2, ls=(0, (3, 2)))
-        _scale(axes, numbers)
+        axes.set_xticks(places, [f"{number:g}" for number in numbers], fontsize=9)
         axes.set_title(metric, fontsize=11)
         axes.set_xlabel(_plain(title, 60), fontsize=10)
         _calm(axes)
@@ -103,29 +105,16 @@ def sweep_lines(
     return _png(figure)
 
 
-def _span(numbers: NDArray[np.float64]) -> float:
-    """The factor between the positive numbers; 1 where a logarithm would not help or be defined."""
+def _places(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where distinct rising numbers stand on the axis: by logarithm if they span 20-fold or more.
+
+    A 0 then stands before the first positive number, as far as the second stands after it.
+    """
     positive = numbers[numbers > 0]
-    wide = numbers[0] >= 0 and len(positive) > 0 and positive[-1] >= 20 * positive[0]
-    return float(positive[-1] / positive[0]) if wide else 1.0
-
-
-def _aside(
-    x: NDArray[np.float64], numbers: NDArray[np.float64], step: float
-) -> NDArray[np.float64]:
-    """Points moved by a share of the axis; on a logarithmic one, a 0 stays."""
-    factor = _span(numbers)
-    return x * factor**step if factor > 1 else x + step * np.ptp(numbers)
-
-
-def _scale(axes: Axes, numbers: NDArray[np.float64]) -> None:
-    """An axis with a tick at each number, logarithmic (from the first positive one) if wide."""
-    if _span(numbers) > 1 and numbers[0] == 0:
-        axes.set_xscale("symlog", linthresh=numbers[numbers > 0][0])
-    elif _span(numbers) > 1:
-        axes.set_xscale("log")
-    axes.set_xticks(numbers, [f"{number:g}" for number in numbers], fontsize=9)
-    axes.set_xticks([], minor=True)
+    if numbers[0] < 0 or len(positive) < 2 or positive[-1] < 20 * positive[0]:
+        return numbers
+    logs = np.log10(positive)
+    return logs if len(positive) == len(numbers) else np.array([2 * logs[0] - logs[1], *logs])
 
 
 def confusion_heatmap(confusion: NDArray[np.int64], labels: Sequence[str]) -> bytes:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jobs.reporting.charts import _aside, _span, sweep_lines
+from jobs.reporting.charts import _places, sweep_lines
 from jobs.reporting.page import build_page, draw_pictures
 from jobs.reporting.sweeps import (
     MAX_LINES,
@@ -76,12 +76,18 @@ def test_any_numbers_can_be_swept_and_any_name_drawn(numbers):
     sweep_lines("$k_{", panels_of(sweep(lines)), {})
 
 
-def test_wide_numbers_are_on_a_logarithmic_axis_and_nought_stands_before_it():
-    factors = [_span(np.array(numbers, float)) for numbers in ([1, 2, 19], [0, 0.1, 10], [-1, 50])]
-    assert factors == [1, 100, 1]
-    moved = _aside(np.array([0, 0.1, 10]), np.array([0, 0.1, 10]), 0.5)
-    np.testing.assert_allclose(moved, [0, 1, 100])
-    np.testing.assert_allclose(_aside(np.array([1.0]), np.array([1.0, 3.0]), 0.5), [2])
+@pytest.mark.parametrize(
+    ("numbers", "places"),
+    [
+        ([1, 2, 19], [1, 2, 19]),
+        ([1, 10, 100], [0, 1, 2]),
+        ([0, 0.1, 10], [-3, -1, 1]),
+        ([0, 5], [0, 5]),
+        ([-1, 1, 50], [-1, 1, 50]),
+    ],
+)
+def test_wide_numbers_stand_by_their_logarithm_and_nought_before_them(numbers, places):
+    np.testing.assert_allclose(_places(np.array(numbers, float)), places)
 
 
 def test_the_page_has_the_picture_in_its_section():
