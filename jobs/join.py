@@ -70,8 +70,8 @@ def _metrics(out: str) -> dict[str, Rows]:
     for name in ("summary", "paired_tests"):
         if name not in listed:
             raise DataError(
-                f"{ledger.store.root}: its {manifest.NAME} lists no metrics table {name}. Give the "
-                "output of a run that came to evaluate."
+                f"{ledger.store.root}: its {manifest.NAME} lists no metrics table {name}. Run its "
+                "config up to evaluate, also if an earlier version did."
             )
         table = ledger.read(Marker(**listed[name]))
         tables[name] = records(table.to_pandas(integer_object_nulls=True))
