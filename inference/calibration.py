@@ -71,10 +71,39 @@ def label_skew(probabilities: Sequence[Mapping[str, float]]) -> float:
     Returns:
         Nats, 0 (no label preferred) to log of the number of labels.
     """
-    labels, n = list(probabilities[0]), len(probabilities)
-    mean = [sum(one[label] for one in probabilities) / n for label in labels]
-    entropy = -sum(p * math.log(p) for p in mean if p > 0)
-    return max(0.0, math.log(len(labels)) - entropy)
+    mean = mean_probability(probabilities)
+    entropy = -sum(p * math.log(p) for p in mean.values() if p > 0)
+    return max(0.0, math.log(len(mean)) - entropy)
+
+
+def mean_probability(probabilities: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the labels' mean probability over content-free queries (Zhao et al. 2021).
+
+    Args:
+        probabilities: per query, label -> probability; the same labels in all.
+    """
+    n = len(probabilities)
+    return {label: sum(one[label] for one in probabilities) / n for label in probabilities[0]}
+
+
+def content_free_prompts(
+    task: Task,
+    demonstrations: Sequence[Demonstration],
+    *,
+    spec: PromptSpec,
+    chat: Chat | None = None,
+    inputs: Sequence[str] = CONTENT_FREE,
+) -> list[str]:
+    """Return the prompts that show demonstrations and ask for nothing.
+
+    Args:
+        task: labels and layout.
+        demonstrations: in the order shown.
+        spec: the layout.
+        chat: the chat template; needed for the chat format.
+        inputs: what stands in the place of a query.
+    """
+    return [build(task, demonstrations, query, spec=spec, chat=chat) for query in inputs]
 
 
 def label_probabilities(
@@ -161,7 +190,7 @@ def calibrate(
     orders = permutations_of(len(by_id), seed=seed)
     shown = [[by_id[i] for i in order] for order in orders]
     prompts = [
-        build(task, one, query, spec=spec, chat=chat) for one in shown for query in CONTENT_FREE
+        prompt for one in shown for prompt in content_free_prompts(task, one, spec=spec, chat=chat)
     ]
     paths = answer_tokens(engine.tokenizer, task, answer_gap(task, prompts[0]))
     ids = [encode(engine.tokenizer, prompt) for prompt in prompts]

@@ -1,11 +1,12 @@
-"""Three ways to an answer: written freely, or, of one label, out of the closed set."""
+"""Ways to an answer: written freely, or, of one label, out of the closed set."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from inference.best_label import score_best
 from inference.engine import VllmEngine
 from inference.kinds import parse_answer
-from inference.likelihood import Scored, answer_tokens, score
+from inference.likelihood import Path, Scored, answer_tokens, score
 from inference.llm import Completion, Sampling
 from inference.prompt_tokens import encode
 from inference.prompts import answer_gap
@@ -19,11 +20,14 @@ class Decoded:
 
     Args:
         prediction: the canonical answer (`kinds`), for one label the label; or None.
-        raw_output: the engine's text; for `likelihood` the best label's answer.
+        raw_output: the engine's text; for likelihoods the best label's answer.
         status: of the row: ok, parse_error, or what the engine said.
         detail: why there is no prediction, or how it was found.
         completion: tokens, times and finish reason.
-        scores: label -> mean log-probability, for `likelihood`.
+        scores: label -> mean log-probability, for `likelihood`; for `likelihood-best` of the labels
+            that could have been the best.
+        calibrated: label -> probability after contextual calibration, if there was one.
+        uncalibrated: the label that `scores` alone would have given then.
     """
 
     prediction: str | None
@@ -32,8 +36,11 @@ class Decoded:
     detail: str
     completion: Completion
     scores: Mapping[str, float] | None = None
+    calibrated: Mapping[str, float] | None = None
+    uncalibrated: str | None = None
 
 
+Scorer = Callable[[VllmEngine, Sequence[Sequence[int]], Mapping[str, Path]], list[Scored]]
 Decoder = Callable[[VllmEngine, Task, Sequence[str], Sampling], list[Decoded]]
 
 
@@ -87,6 +94,27 @@ def likelihood(
         prompts: texts.
         sampling: not used: nothing is sampled.
     """
+    return _by_score(engine, task, prompts, score)
+
+
+def likelihood_best(
+    engine: VllmEngine, task: Task, prompts: Sequence[str], sampling: Sampling
+) -> list[Decoded]:
+    """Take the label that `likelihood` takes, and score only what it needs for that.
+
+    Args:
+        engine: runs the prompts.
+        task: labels.
+        prompts: texts.
+        sampling: not used: nothing is sampled.
+    """
+    return _by_score(engine, task, prompts, score_best)
+
+
+def _by_score(
+    engine: VllmEngine, task: Task, prompts: Sequence[str], scorer: Scorer
+) -> list[Decoded]:
+    """Score prompts, together where answers begin alike, and take each one's best label."""
     decoded: dict[int, Decoded] = {}
     by_gap: dict[str, list[int]] = {}
     for position, prompt in enumerate(prompts):
@@ -94,14 +122,19 @@ def likelihood(
     for gap, positions in by_gap.items():
         paths = answer_tokens(engine.tokenizer, task, gap)
         ids = [encode(engine.tokenizer, prompts[position]) for position in positions]
-        for position, scored in zip(positions, score(engine, ids, paths), strict=True):
+        for position, scored in zip(positions, scorer(engine, ids, paths), strict=True):
             decoded[position] = _best(scored, task)
     return [decoded[position] for position in range(len(prompts))]
 
 
-DECODERS: dict[str, Decoder] = {"generate": generate, "choice": choice, "likelihood": likelihood}
+DECODERS: dict[str, Decoder] = {
+    "generate": generate,
+    "choice": choice,
+    "likelihood": likelihood,
+    "likelihood-best": likelihood_best,
+}
 # These know nothing but one label of a closed set.
-LABEL_DECODERS = ("choice", "likelihood")
+LABEL_DECODERS = ("choice", "likelihood", "likelihood-best")
 
 
 def max_answer_tokens(task: Task) -> int:
@@ -126,5 +159,5 @@ def _best(scored: Scored, task: Task) -> Decoded:
     completion, scores = scored.completion, scored.scores
     if scores is None:
         return Decoded(None, "", completion.status, completion.detail, completion)
-    label = max(task.labels, key=lambda name: scores[name])
+    label = max((name for name in task.labels if name in scores), key=lambda name: scores[name])
     return Decoded(label, verbalize(task, label), Status.OK, "scored", completion, scores)

@@ -10,6 +10,8 @@ from inference.status import Status
 from inference.tasks import Task, verbalize
 
 Path = tuple[int, ...]
+# Path of a token -> its log-probability after the tokens before it.
+Steps = dict[Path, float]
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,32 @@ def branches(paths: Mapping[str, Path]) -> dict[Path, tuple[int, ...]]:
     return {prefix: tuple(sorted(after[prefix])) for prefix in sorted(after)}
 
 
+def asked(tree: Mapping[Path, tuple[int, ...]]) -> list[Path]:
+    """Return the branches that one request each is made for.
+
+    A request that continues a branch reads every token on its way there too, so a branch is asked
+    itself only where an answer ends right after it. The empty one is always asked: it computes the
+    prompt for all others.
+
+    Args:
+        tree: of `branches`.
+    """
+    return [
+        prefix
+        for prefix, following in tree.items()
+        if not prefix or any((*prefix, token) not in tree for token in following)
+    ]
+
+
 def score(
     engine: VllmEngine, token_ids: Sequence[Sequence[int]], paths: Mapping[str, Path]
 ) -> list[Scored]:
-    """Score every label for every prompt: one request per branch of the labels' token tree.
+    """Score every label for every prompt on the labels' token tree, with the prompt cached.
 
-    A request is the prompt, the tokens that lead to the branch, and one step whose
-    log-probabilities of the branch's next tokens are read. The prefix cache holds the prompt, so
-    a branch costs the prompt's last part block plus its own tokens, where `prompt_logprobs`
-    computes the whole prompt for every label.
+    A request is the prompt, the tokens that lead to a branch, and one step whose log-probabilities
+    of the branch's next tokens are read, with those of the tokens that led there. It computes
+    the prompt's last part block and these tokens; what the cache held of them is asked again,
+    branch by branch.
 
     Args:
         engine: runs the requests.
@@ -84,36 +103,88 @@ def score(
         Per prompt the mean log-probability of each label, or None with the first failure.
     """
     tree = branches(paths)
-    requests = [[*ids, *prefix] for ids in token_ids for prefix in tree]
-    one_step = [Sampling(max_tokens=1, logprob_token_ids=following) for following in tree.values()]
-    width = len(tree)
-    rows = [row for row in range(len(token_ids)) for _ in range(width)]
-    answers = engine.generate_ids(requests, one_step * len(token_ids), rows=rows)
+    known: list[Steps] = [{} for _ in token_ids]
+    everywhere = [(row, prefix) for row in range(len(token_ids)) for prefix in asked(tree)]
+    answers = ask(engine, token_ids, tree, everywhere, known)
+    lost = failures(answers)
+    missing = [
+        (row, prefix)
+        for row, steps in enumerate(known)
+        if row not in lost
+        for prefix, following in tree.items()
+        if any((*prefix, token) not in steps for token in following)
+    ]
+    lost |= failures(ask(engine, token_ids, tree, missing, known, chain=False))
     return [
-        _combine(dict(zip(tree, answers[at : at + width], strict=True)), paths)
-        for at in range(0, len(answers), width)
+        Scored(None, lost[row]) if row in lost else Scored(_means(paths, steps), answers[row, ()])
+        for row, steps in enumerate(known)
     ]
 
 
-def _combine(steps: Mapping[Path, Completion], paths: Mapping[str, Path]) -> Scored:
-    """Add the steps along every label's path and divide by its length."""
-    failed = next((step for step in steps.values() if step.status is not Status.OK), None)
-    if failed is not None:
-        return Scored(None, failed)
-    return Scored(
-        {
-            label: sum(_step(steps[path[:i]], path[i]) for i in range(len(path))) / len(path)
-            for label, path in paths.items()
-        },
-        steps[()],
+def ask(
+    engine: VllmEngine,
+    token_ids: Sequence[Sequence[int]],
+    tree: Mapping[Path, tuple[int, ...]],
+    places: Sequence[tuple[int, Path]],
+    known: Sequence[Steps],
+    *,
+    chain: bool = True,
+) -> dict[tuple[int, Path], Completion]:
+    """Ask for branches of prompts and note each step that was read: the way there and the next.
+
+    Args:
+        engine: runs the requests.
+        token_ids: prompts.
+        tree: of `branches`.
+        places: number of the prompt, and branch.
+        known: per prompt, what is known; added to.
+        chain: read the tokens on the way there too.
+    """
+    answers = engine.generate_ids(
+        [[*token_ids[row], *prefix] for row, prefix in places],
+        [
+            Sampling(
+                max_tokens=1,
+                logprob_token_ids=tree[prefix],
+                computed_logprobs=chain and len(prefix) > 1,
+            )
+            for _, prefix in places
+        ],
+        rows=[row for row, _ in places],
     )
+    for (row, prefix), answer in zip(places, answers, strict=True):
+        if answer.status is Status.OK:
+            _note(known[row], prefix, tree[prefix], answer)
+    return dict(zip(places, answers, strict=True))
 
 
-def _step(completion: Completion, token: int) -> float:
-    """Return the log-probability of one next token."""
-    if completion.logprobs is None:
+def _note(steps: Steps, prefix: Path, following: Sequence[int], answer: Completion) -> None:
+    """Add what one request read."""
+    if answer.logprobs is None:
         raise RuntimeError("the engine returned no log-probabilities; vLLM 0.28 or later does")
-    return completion.logprobs[0][token]
+    for token in following:
+        steps[(*prefix, token)] = answer.logprobs[0][token]
+    way_back = zip(range(len(prefix), 0, -1), reversed(answer.prompt_logprobs or ()), strict=False)
+    for depth, logprob in way_back:
+        if logprob is not None:
+            steps.setdefault(prefix[:depth], logprob)
+
+
+def failures(answers: Mapping[tuple[int, Path], Completion]) -> dict[int, Completion]:
+    """Return the first answer of each prompt that is not ok."""
+    failures: dict[int, Completion] = {}
+    for (row, _), answer in answers.items():
+        if answer.status is not Status.OK:
+            failures.setdefault(row, answer)
+    return failures
+
+
+def _means(paths: Mapping[str, Path], steps: Steps) -> dict[str, float]:
+    """Add the steps along every label's path and divide by its length."""
+    return {
+        label: sum(steps[path[: depth + 1]] for depth in range(len(path))) / len(path)
+        for label, path in paths.items()
+    }
 
 
 def _tail(tokenizer: Tokenizer, stem: str, answer: str) -> Path:

@@ -71,6 +71,8 @@ class Sampling:
         logprob_token_ids: report the log-probability of these tokens at every generated position.
         prompt_logprobs: report the log-probability of every prompt token (switches the prefix
             cache off for the request).
+        computed_logprobs: report those of the prompt tokens after which the prefix cache held
+            nothing, and leave it on.
     """
 
     max_tokens: int = 16
@@ -80,6 +82,7 @@ class Sampling:
     choices: tuple[str, ...] | None = None
     logprob_token_ids: tuple[int, ...] | None = None
     prompt_logprobs: bool = False
+    computed_logprobs: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ class Completion:
         status: ok, empty_output, too_long, rejected or engine_crash.
         detail: the numbers or the error, where the status is not ok.
         logprobs: per generated position, token id -> log-probability.
-        prompt_logprobs: log-probability per prompt token; None for the first.
+        prompt_logprobs: log-probability per prompt token; None for the first, and where the token
+            before it came from the prefix cache.
     """
 
     text: str = ""

@@ -38,7 +38,7 @@ def one_shot(
     """Score the right answer of every trial (Rubin et al. 2022, section 3.1).
 
     The score is that of `likelihood.score`, the mean log-probability of the answer's tokens, but of
-    the right answer alone: one request a token of it, not one a branch of all answers.
+    the right answer alone: one request for the prompt and one for the answer.
 
     Args:
         engine: runs the requests.

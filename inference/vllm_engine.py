@@ -138,6 +138,7 @@ class Vllm:
             "vllm": vllm.__version__,
         }
         self._llm: Any = vllm.LLM(**chosen)
+        self.settings["cache_tokens"] = _cache_tokens(self._llm)
         self.tokenizer: Tokenizer = self._llm.get_tokenizer()
 
     def check(self, token_ids: Sequence[int], sampling: Sampling) -> None:
@@ -183,6 +184,13 @@ class Vllm:
         cleanup_dist_env_and_memory()
 
 
+def _cache_tokens(llm: Any) -> int | None:  # noqa: ANN401
+    """Return how many tokens vLLM can keep, if it says."""
+    cache = llm.llm_engine.vllm_config.cache_config
+    n_blocks, block_size = cache.num_gpu_blocks, cache.block_size
+    return n_blocks * block_size if n_blocks and block_size else None
+
+
 def _parameters(sampling: Sampling) -> Any:  # noqa: ANN401
     """Return vLLM's SamplingParams."""
     from vllm import SamplingParams
@@ -198,7 +206,9 @@ def _parameters(sampling: Sampling) -> Any:  # noqa: ANN401
             StructuredOutputsParams(choice=list(sampling.choices)) if sampling.choices else None
         ),
         logprob_token_ids=None if wanted is None else list(wanted),
-        prompt_logprobs=0 if sampling.prompt_logprobs else None,
+        prompt_logprobs=0 if sampling.prompt_logprobs or sampling.computed_logprobs else None,
+        # None is vLLM's own choice: no cache where log-probabilities of the prompt are wanted.
+        skip_reading_prefix_cache=False if sampling.computed_logprobs else None,
         detokenize=wanted is None,
     )
 
@@ -228,8 +238,14 @@ def _positions(logprobs: Any) -> tuple[dict[int, float], ...] | None:  # noqa: A
 
 
 def _prompt_positions(output: Any) -> tuple[float | None, ...] | None:  # noqa: ANN401
-    """Return the log-probability of every prompt token; the first has none."""
+    """Return the log-probability of every prompt token that follows a computed one.
+
+    What vLLM lists for cached positions is whatever the memory held, or nothing, so that entries
+    are counted from the end.
+    """
     if output.prompt_logprobs is None:
         return None
-    pairs = zip(output.prompt_token_ids, output.prompt_logprobs, strict=True)
-    return tuple(None if at is None else at[token].logprob for token, at in pairs)
+    ids, entries = output.prompt_token_ids, output.prompt_logprobs
+    first = (output.num_cached_tokens or 0) + 1
+    known = [entries[at - len(ids)][ids[at]].logprob for at in range(first, len(ids))]
+    return (*[None] * min(first, len(ids)), *known)

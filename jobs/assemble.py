@@ -78,6 +78,12 @@ def check(arm: Arm) -> None:
             wanted = ", ".join(sorted(known))
             raise ConfigError(f"arm {arm.name}: {key} = {value!r}; known: {wanted}.")
     prompt, where = arm.prompt, f"arm {arm.name}"
+    if arm.generate.calibrate != "none" and arm.generate.decoder != "likelihood":
+        raise ConfigError(
+            f"{where}: generate.calibrate = {arm.generate.calibrate} divides label probabilities, "
+            f"which generate.decoder = {arm.generate.decoder} does not give. Set decoder: "
+            "likelihood, or calibrate: none."
+        )
     if prompt.layout == "by-id" and prompt.order != "by-id":
         raise ConfigError(
             f"{where}: prompt.order = {prompt.order} contradicts prompt.layout = by-id, which is "

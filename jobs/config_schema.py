@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from inference.calibration import CONTENT_FREE
 from inference.masking import MaskRule, mask_rules
 from inference.tasks import Kind
 from jobs.config_epr import EprConfig
@@ -298,12 +299,24 @@ class PromptConfig(Section):
 
 
 class GenerateConfig(Section):
-    """How an answer is drawn from the LLM; `stop: null` is the line end, in chat nothing."""
+    """How an answer is drawn from the LLM; `stop: null` is the line end, in chat nothing.
+
+    Attributes:
+        decoder: `choice`, `generate` or `likelihood`.
+        max_tokens: Most tokens of an answer.
+        temperature: 0 is greedy.
+        stop: Where a free answer ends.
+        calibrate: `contextual` divides the label probabilities of `likelihood` by those of inputs
+            without content under the same demonstrations.
+        content_free: These inputs; each is one more prompt a set of demonstrations and order.
+    """
 
     decoder: str = "choice"
     max_tokens: int = Field(32, ge=1)
     temperature: float = Field(0.0, ge=0)
     stop: list[str] | None = None
+    calibrate: Literal["none", "contextual"] = "none"
+    content_free: list[str] = Field(default_factory=lambda: list(CONTENT_FREE), min_length=1)
 
 
 class WorkersConfig(Section):

@@ -3,12 +3,13 @@
 import functools
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from inference.contextual import contextual
 from inference.decoding import DECODERS, Decoded
 from inference.engine import EngineError, EngineSpec, Sampling, VllmEngine
 from inference.kinds import gold_answer
@@ -18,6 +19,7 @@ from inference.tasks import Task
 from jobs.attempts import Attempts
 from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import Arm, GenerateConfig
+from jobs.content_free import NEUTRAL, distinct_sets, warn_of_many, with_content_free
 from jobs.engines import engine_spec, plain_engine
 from jobs.errors import ClusterError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
@@ -25,7 +27,7 @@ from jobs.run import Run
 from jobs.spill import value_counts
 from jobs.tasks import plain_task, task_from, task_of
 
-VERSION = 2
+VERSION = 3
 OUTPUT_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -43,6 +45,8 @@ OUTPUT_SCHEMA = pa.schema(
         ("status", pa.string()),
         ("detail", pa.string()),
         ("scores", pa.large_string()),
+        ("calibrated_scores", pa.large_string()),
+        ("uncalibrated_prediction", pa.string()),
         ("engine_s", pa.float64()),
         ("queue_s", pa.float64()),
     ]
@@ -58,6 +62,8 @@ def run_stage(run: Run) -> None:
         spec = engine_spec(run.config.file.engines[name], key=f"engines.{name}")
         spec = replace(spec, n_threads=threads(run.config.file.cluster.generate))
         arms = [arm for arm in run.arms if arm.engine == name]
+        for arm in arms:
+            warn_of_many(run, arm)
         _generate(run, spec, arms)
     run.manifest["outputs"] = {
         name: [marker.as_dict() for marker in markers] for name, markers in run.outputs.items()
@@ -97,8 +103,8 @@ class GenerateWork:
         """Answer the prompts of one arm and part.
 
         Args:
-            payload: `unit`, `arm`, `prompts`, `rows` (markers), `task`, `generate` (plain data),
-                `format`, `seed`, `run_id`.
+            payload: `unit`, `arm`, `prompts`, `rows`, `pool` (markers), `task`, `generate`,
+                `prompt` (plain data), `seed`, `run_id`.
 
         Returns:
             Marker of the outputs, one row a query.
@@ -127,9 +133,11 @@ class GenerateWork:
         asked = ledger.read(Marker(**payload["rows"]), ["input", "output", "label"]).to_pylist()
         config = GenerateConfig.model_validate(payload["generate"])
         if config.stop is None:
-            stop = stop_strings(task, PromptSpec(format=payload["format"]))
+            stop = stop_strings(task, PromptSpec(format=payload["prompt"]["format"]))
             config = config.model_copy(update={"stop": list(stop)})
         ready = [row for row in prompts if row["status"] == Status.OK]
+        if config.calibrate == "contextual":
+            ready = with_content_free(ledger, self.spec, payload, ready)
         started = time.monotonic()
         with Attempts(ledger.store, unit, run_id=payload["run_id"]) as attempts:
             decode = functools.partial(self._decode, task, config, payload["seed"])
@@ -142,20 +150,25 @@ class GenerateWork:
             for row, query in zip(prompts, asked, strict=True)
         ]
         table = pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
-        return ledger.commit(unit, table, stats=self._stats(table, rows, wall_s))
+        stats = self._stats(table, rows, wall_s)
+        if config.calibrate == "contextual":
+            stats["content_free_sets"] = distinct_sets(ready)
+        return ledger.commit(unit, table, stats=stats)
 
     def _decode(
         self, task: Task, config: GenerateConfig, seed: int, rows: Sequence[dict[str, Any]]
     ) -> list[Decoded]:
         assert self.engine is not None
+        texts = [row["prompt"] for row in rows]
+        if config.calibrate == "contextual":
+            return contextual(self.engine, task, texts, [row[NEUTRAL] for row in rows])
         sampling = Sampling(
             max_tokens=config.max_tokens,
             temperature=config.temperature,
             seed=seed,
             stop=tuple(config.stop or ()),
         )
-        decoder = DECODERS[config.decoder]
-        return decoder(self.engine, task, [row["prompt"] for row in rows], sampling)
+        return DECODERS[config.decoder](self.engine, task, texts, sampling)
 
     def _stats(
         self, table: pa.Table, rows: Sequence[dict[str, Any]], wall_s: float
@@ -202,10 +215,16 @@ def output_row(
         "finish_reason": done.finish_reason or None,
         "status": str(answer.status),
         "detail": answer.detail or None,
-        "scores": json.dumps(dict(answer.scores)) if answer.scores is not None else None,
+        "scores": _json(answer.scores),
+        "calibrated_scores": _json(answer.calibrated),
+        "uncalibrated_prediction": answer.uncalibrated,
         "engine_s": done.engine_s,
         "queue_s": done.queue_s,
     }
+
+
+def _json(scores: Mapping[str, float] | None) -> str | None:
+    return None if scores is None else json.dumps(dict(scores))
 
 
 # The Ray wiring.
@@ -252,7 +271,8 @@ def _units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, A
             "task": task,
             "generate": arm.generate.model_dump(),
             "seed": arm.seed,
-            "format": arm.prompt.format,
+            "prompt": {name: getattr(arm.prompt, name) for name in ("format", "negative_pairs")},
+            "pool": None if run.pool is None else run.pool.as_dict(),
             "run_id": run.manifest.get("run_id"),
         }
         units.append((unit, payload))

@@ -17,6 +17,7 @@ from inference.tasks import Task
 from jobs.checks import check_config
 from jobs.config import Config
 from jobs.config_schema import Arm, TableConfig
+from jobs.content_free import CONTENT_FREE_TOKENS, prompts_planned
 from jobs.embed import encoder_spec, identify
 from jobs.engines import engine_spec, tokenizer_of
 from jobs.errors import ConfigError
@@ -205,12 +206,14 @@ def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
     most = spec.max_model_len - arm.generate.max_tokens
     alone = _mean_tokens(spec.model, spec.revision, bare) + 2 * text + answer + 6
     trials = _trials(arm, tables["corpus"]["rows"])
+    n_queries = tables["queries"]["rows"]
     return {
+        "content_free_prompts": prompts_planned(arm, n_queries, k=k),
         "epr_prompts": trials,
         "epr_prompt_tokens": round(trials * alone),
-        "prompts": tables["queries"]["rows"],
+        "prompts": n_queries,
         "prompt_tokens_mean": each,
-        "prompt_tokens": round(each * tables["queries"]["rows"]),
+        "prompt_tokens": round(each * n_queries),
         "max_prompt_tokens": min(most, arm.prompt.token_budget or most),
     }
 
@@ -248,7 +251,10 @@ def _done(config: Config) -> dict[str, int]:
 def _seconds(answer: dict[str, Any]) -> dict[str, float]:
     both = [*answer["encoders"].values(), *answer["sparse_encoders"].values()]
     embed = sum(one["tokens"] for one in both)
-    prompts = sum(one["prompt_tokens"] for one in answer["arms"].values())
+    prompts = sum(
+        one["prompt_tokens"] + one["content_free_prompts"] * CONTENT_FREE_TOKENS
+        for one in answer["arms"].values()
+    )
     trials = sum(one["epr_prompt_tokens"] for one in answer["arms"].values())
     seconds = {
         "start": SECONDS_TO_START,
@@ -291,6 +297,11 @@ def _lines(answer: dict[str, Any], plans: dict[str, Stage1Plan]) -> list[str]:
             f"{name}: {arm['prompts']:,} prompts of about {arm['prompt_tokens_mean']:.0f} tokens "
             f"(at most {arm['max_prompt_tokens']:,})"
         )
+        if arm["content_free_prompts"]:
+            lines.append(
+                f"{name}: about {arm['content_free_prompts']:,} prompts more without content "
+                "(generate.calibrate), which share their demonstrations with those of queries"
+            )
     lines.append(
         f"disk: about {_mib(answer['disk_bytes'])} in {answer['out']}, "
         f"{_mib(answer['select']['scratch_bytes'])} of scratch (TMPDIR) while selecting"

@@ -1,8 +1,7 @@
 """k1 far above d through several levels of merging, every local greedy and merge in a process.
 
-What `selection.tree` plans is carried out without Ray: a partition's process holds its rows, a
-merge's process its candidates and the sample of V that it judges them on. The memory of each, less
-that of a process which only imported the code, is compared with what was declared to the plan.
+What `dualdiv plan` says is carried out without Ray and without texts: a partition's process holds
+its rows, a merge's process its candidates and the sample of V that it judges them on.
 """
 
 import time
@@ -18,7 +17,7 @@ from selection.modes import Effort, sample_rows
 from selection.running import RunningCoverage
 from selection.screening import Sample, Screening
 from selection.stage1 import select_local
-from selection.tree import plan_merges
+from selection.tree import MergePlan
 from tests.benchmarks.ours import request_for
 from tests.benchmarks.processes import alone
 from tests.benchmarks.report import say
@@ -28,30 +27,21 @@ HERE = "tests.benchmarks.levels"
 
 
 def run(
-    path: str, k1: int, *, partitions: int, memory_bytes: int, sample: int, lam: float
+    path: str, plan: MergePlan, *, memory_bytes: int, sample: int, lam: float
 ) -> dict[str, Any]:
-    """Plan, choose in every partition, merge level by level.
+    """Choose in every partition, merge level by level.
 
     Args:
         path: A .npy of unit rows.
-        k1: Picks.
-        partitions: P.
+        plan: The tree.
         memory_bytes: Declared memory of a worker.
         sample: Ground points that merges are judged on.
         lam: In mean scale.
 
     Returns:
-        `picks`, `plan`, `seconds`, and `idle_bytes` and `peaks` (largest by level, locals first).
+        `picks`, `plan`, `seconds`, and `peaks` in bytes (largest by level, locals first).
     """
-    rows = np.load(path, mmap_mode="r")
-    plan = plan_merges(
-        len(rows),
-        partitions,
-        k1,
-        dim=rows.shape[1],
-        memory_bytes=memory_bytes,
-        width=rows.dtype.itemsize,
-    )
+    partitions = plan.partitions
     start = time.perf_counter()
     answers, peaks = [], [0]
     for number in range(partitions):
@@ -76,7 +66,6 @@ def run(
         "picks": answers[0],
         "plan": asdict(plan),
         "seconds": time.perf_counter() - start,
-        "idle_bytes": alone(f"{HERE}:idle", {})["peak_bytes"],
         "peaks": peaks,
     }
 
@@ -111,14 +100,6 @@ def node(path: str, k: int, *, sample: int, lam: float, sets: list[list[int]]) -
         screening=Screening(None, Sample(oracle, np.isin(union, points), n), threads=2),
     )
     return {"picks": union[merged.selection.picks].tolist()}
-
-
-def idle() -> dict[str, Any]:
-    """Nothing: a process with the imports and a kernel compiled, for its memory."""
-    few = np.eye(16, 8, dtype=np.float32)
-    request = request_for(16, 2, {"lam": 1e-4})
-    select_local("dual-div", few, request, effort=Effort(mode="exact"), threads=2)
-    return {}
 
 
 def _objective(rows: npt.NDArray[np.generic], lam: float) -> dict[str, float]:

@@ -10,7 +10,7 @@ the map included. The SGEMM rate of both cores is measured before and after it.
 |---|---|
 | grow | m1 8,192, m2 min(N, 131,072), k 1,000, N from 12,500 to 1,000,000 |
 | sampled | k 300: leaders judged on 131,072 points against all of V, both judged on all of V |
-| levels | N 200,000, k1 20,000, two levels of merging: memory against what was declared |
+| levels | N 200,000, k1 20,000, 64 partitions, two levels of merging: memory against `plan` |
 
 Predictions, for two AVX2 cores of about 115 GFLOP/s, written before measuring:
 
@@ -21,12 +21,13 @@ Predictions, for two AVX2 cores of about 115 GFLOP/s, written before measuring:
   With sums brought up to date, and a middle sample: 750 s; N 100,000: 110 s. (With one unseen
   copy: 850 s.)
 - sampled: .9965 of g.
-- levels: 16 partitions hand on 6,250 each, more than fits one merge of 128 MiB: two levels, 20
-  minutes, merges at .6 of what was declared.
+- levels: 64 partitions hand on 1,563 each, more than fits one merge of 512 MiB: two levels, 20
+  minutes. `plan` counts texts and copies that are not here: merges at .6 of what it says.
 """
 
 import argparse
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from threadpoolctl import threadpool_limits
 
 from jobs.config_select import SelectConfig, Stage1Config
 from jobs.plan_select import predict
+from jobs.selecting.room import memory_of, require_room
 from jobs.selecting.sizes import Sizes
 from tests.benchmarks import levels
 from tests.benchmarks.judge import lift, random_picks, worth
@@ -151,43 +153,59 @@ def merged(asked: argparse.Namespace, results: Results) -> tuple[str, list[Bar]]
     """Many picks through two levels of merging."""
     n, k1 = asked.levels_n, asked.levels_k
     path = ground(n, asked.cache, asked.corpus, dtype="float16")
+    sizes = _levels_sizes(asked)
+    plan, memory = require_room(sizes), memory_of(sizes, require_room(sizes))
     arguments = {
-        "partitions": asked.partitions,
-        "memory_bytes": asked.memory_mib * 2**20,
+        "memory_bytes": sizes.declared,
         "sample": asked.levels_sample,
         "lam": asked.lam,
     }
     with threadpool_limits(2):
         found = results.get(
-            {"levels": path.name, "k": k1, **arguments},
-            lambda: levels.run(str(path), k1, **arguments),
+            {"levels": path.name, "plan": asdict(plan), **arguments},
+            lambda: levels.run(str(path), plan, **arguments),
         )
-    rows, plan = np.load(path, mmap_mode="r"), found["plan"]
+    rows = np.load(path, mmap_mode="r")
     best = worth(rows, found["picks"], lam=asked.lam, ridge=RIDGE)
     control = worth(rows, random_picks(n, k1), lam=asked.lam, ridge=RIDGE)
-    lines = [("local", asked.partitions, "-", plan["local_k"], _beside(found, 0))]
-    for at, level in enumerate(plan["levels"]):
-        merges = (f"merge {at + 1}", level["nodes"], level["candidates"], level["k"])
-        lines.append((*merges, _beside(found, at + 1)))
-    columns = ["level", "nodes", "candidates each", "hands on", "peak MiB above an idle process"]
-    text = table(columns, lines)
+    says = [memory.process + sum(memory.partition.values()), memory.worker, memory.driver]
+    lines = [("local", plan.partitions, "-", plan.local_k, mib(found["peaks"][0]), mib(says[0]))]
+    for at, level in enumerate(plan.levels):
+        merges = (f"merge {at + 1}", level.nodes, level.candidates, level.k)
+        said = says[2 if level is plan.levels[-1] else 1]
+        lines.append((*merges, mib(found["peaks"][at + 1]), mib(said)))
+    text = table(["level", "nodes", "candidates each", "hands on", "peak MiB", "plan MiB"], lines)
     text += (
         f"\n\nN = {n:,}, k1 = {k1:,} ({len(set(found['picks'])):,} different picks), "
         f"{asked.memory_mib:,} MiB declared, {found['seconds']:,.0f} s; C / N {best.coverage:.4f} "
         f"(random {control.coverage:.4f}), log-det a pick {best.log_det / k1:.3f} (random "
         f"{control.log_det / k1:.3f})"
     )
-    most = (max(found["peaks"]) - found["idle_bytes"]) / arguments["memory_bytes"]
-    at = f"N {n:,}, k1 {k1:,}, {len(plan['levels'])} levels"
+    said = [says[0], *[says[1]] * (len(plan.levels) - 1), says[2]]
+    most = max(peak / most for peak, most in zip(found["peaks"], said, strict=True))
+    at = f"N {n:,}, k1 {k1:,}, {len(plan.levels)} levels"
     return text, [
-        Bar(f"{at}: levels of merging", float(len(plan["levels"])), 2.0, True),
+        Bar(f"{at}: levels of merging", float(len(plan.levels)), 2.0, True),
         Bar(f"{at}: picks / k1", len(set(found["picks"])) / k1, 1.0, True),
-        Bar(f"{at}: memory / declared", most, 1.0, False),
+        Bar(f"{at}: memory / what plan says", most, 1.0, False),
     ]
 
 
-def _beside(found: dict[str, Any], at: int) -> str:
-    return mib(found["peaks"][at] - found["idle_bytes"])
+def _levels_sizes(asked: argparse.Namespace) -> Sizes:
+    stage1 = Stage1Config.model_validate(
+        {"k1": asked.levels_k, "lambda": asked.lam, "lambda_scale": "mean"}
+    )
+    select = SelectConfig(memory_per_worker=f"{asked.memory_mib}MiB", sample=asked.levels_sample)
+    return Sizes(
+        asked.levels_n,
+        DIM,
+        asked.levels_k,
+        stage1,
+        select,
+        storage="float16",
+        threads=2,
+        n_partitions=asked.partitions,
+    )
 
 
 STEPS: dict[str, Callable[[argparse.Namespace, Results], tuple[str, list[Bar]]]] = {
@@ -215,8 +233,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--levels-n", type=int, default=200_000)
     parser.add_argument("--levels-k", type=int, default=20_000)
     parser.add_argument("--levels-sample", type=int, default=32_768)
-    parser.add_argument("--partitions", type=int, default=16)
-    parser.add_argument("--memory-mib", type=int, default=128, help="declared for `levels`")
+    parser.add_argument("--partitions", type=int, default=64)
+    parser.add_argument("--memory-mib", type=int, default=512, help="declared for `levels`")
     parser.add_argument("--quick", action="store_true", help="a few thousand rows")
     asked = parser.parse_args()
     asked.corpus = asked.corpus or default_corpus(asked.cache)
@@ -229,7 +247,7 @@ def _arguments() -> argparse.Namespace:
             1024,
         )
         asked.levels_n, asked.levels_k, asked.levels_sample = 4_000, 400, 1_000
-        asked.partitions, asked.memory_mib = 8, 2
+        asked.partitions, asked.memory_mib = 8, 16
     return asked
 
 

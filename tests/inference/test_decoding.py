@@ -4,12 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from inference.best_label import score_best
 from inference.blocks import find_blocks, route
 from inference.budget import Budget, Limits, TokenCounter, fit
-from inference.calibration import calibrate
+from inference.calibration import calibrate, content_free_prompts
+from inference.contextual import contextual
 from inference.decoding import DECODERS, max_answer_tokens
 from inference.engine import Completion, EngineSpec, Sampling, VllmEngine
-from inference.likelihood import answer_tokens, branches, score
+from inference.likelihood import answer_tokens, asked, branches, score
 from inference.ordering import Demonstration
 from inference.prompt_tokens import control_strings, encode, neutralise
 from inference.prompts import PromptSpec, build, chat_of
@@ -193,7 +195,67 @@ def test_vllm_likelihoods_equal_prompt_logprobs(real, prompts):
         )
         for (label, path), completion in zip(paths.items(), whole, strict=True):
             expected = sum(completion.prompt_logprobs[-len(path) :]) / len(path)
-            assert scored.scores[label] == pytest.approx(expected, abs=1e-3)
+            assert scored.scores[label] == pytest.approx(expected, abs=1e-4)
+
+
+IN_WORDS = Task(
+    "kind",
+    ("fruit", "juice", "vehicle", "body"),
+    verbalizers={
+        "juice": "fruit that has been pressed and diluted",
+        "vehicle": "a means of transport on the road",
+        "body": "a part of the body",
+    },
+)
+
+
+@pytest.mark.model
+def test_vllm_reads_the_way_to_a_branch_wherever_cache_blocks_end(real):
+    paths = answer_tokens(real.tokenizer, IN_WORDS, " ")
+    stem = encode(real.tokenizer, "one two three four five six seven eight nine ten " * 4)
+    n_requests = len(asked(branches(paths)))
+    assert (len(branches(paths)), n_requests) == (16, 4)
+    sent = []
+
+    class Counting(VllmEngine):
+        def generate_ids(self, token_ids, sampling, *, rows=None):
+            sent.extend(token_ids)
+            return super().generate_ids(token_ids, sampling, rows=rows)
+
+    counting = Counting(real.spec, start=lambda spec: real._live())
+    # 33 tokens end right after a block, 31 before its end, 30 so that a way goes on after it.
+    prompts = [stem[:n] for n in (33, 31, 30, 20)]
+    whole = real.generate_ids(
+        [[*ids, *path] for ids in prompts for path in paths.values()],
+        Sampling(max_tokens=1, prompt_logprobs=True),
+    )
+    real.forget()
+    # After 31 tokens a block ends with the first word of two answers, which part right there: one
+    # step more. The second time whole ways are cached.
+    for scorer, most in ((score, 4 * n_requests + 1), (score, 100), (score_best, 100)):
+        sent.clear()
+        for row, scored in enumerate(scorer(counting, prompts, paths)):
+            expected = {
+                label: sum(one.prompt_logprobs[-len(path) :]) / len(path)
+                for (label, path), one in zip(paths.items(), whole[4 * row :], strict=False)
+            }
+            best = max(expected, key=expected.get)
+            assert max(scored.scores, key=scored.scores.get) == best
+            for label, value in scored.scores.items():
+                assert value == pytest.approx(expected[label], abs=1e-4)
+        assert len(sent) <= most
+        assert scorer is score_best or set(scored.scores) == set(paths)
+
+
+@pytest.mark.model
+def test_vllm_answers_with_and_without_calibration(real, prompts):
+    neutral = content_free_prompts(COLOURS, SHOWN, spec=PromptSpec())
+    done = contextual(real, COLOURS, prompts, [neutral] * len(prompts))
+    plain = DECODERS["likelihood"](real, COLOURS, prompts, ONE_LINE)
+    for after, before in zip(done, plain, strict=True):
+        assert after.uncalibrated == before.prediction
+        assert sum(after.calibrated.values()) == pytest.approx(1.0)
+    assert sum(d.prediction == gold for d, gold in zip(done, GOLD, strict=True)) >= 3
 
 
 @pytest.mark.model

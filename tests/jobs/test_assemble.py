@@ -9,19 +9,17 @@ from inference.engine import EngineSpec, VllmEngine
 from inference.prompts import PromptSpec, stop_strings
 from inference.tasks import Task
 from jobs.assemble import check
-from jobs.assemble_work import AssembleWork, set_key
+from jobs.assemble_work import set_key
 from jobs.calibrate import ORDER_SCHEMA, CalibrateWork
 from jobs.config import load
-from jobs.config_schema import GenerateConfig, PromptConfig
+from jobs.config_schema import GenerateConfig
 from jobs.errors import ConfigError
 from jobs.layouts import BLOCK_SCHEMA, BlocksWork
 from jobs.ledger import Ledger, Unit
 from jobs.tasks import plain_task
 from tests.inference.llm_fakes import Factory, byte_tokenizer
 from tests.jobs.conftest import Project
-
-TASK = Task("t", ("red", "blue"), instruction="Name it.")
-POOL = {"a": "red", "b": "blue", "c": "red", "d": "blue", "e": "red"}
+from tests.jobs.prompt_part import TASK, Part, commit
 
 
 @pytest.fixture
@@ -36,64 +34,6 @@ def model(tmp_path_factory):
     byte_tokenizer().save_pretrained(folder)
     (folder / "config.json").write_text('{"model_type": "gpt2"}')
     return EngineSpec(str(folder), max_model_len=4096)
-
-
-def commit(ledger, name, table, **stats):
-    return ledger.commit(Unit(name, "part", name), table, stats=stats).as_dict()
-
-
-class Part:
-    """What the prompts of one part are made of."""
-
-    def __init__(self, ledger, model, queries, ranked, **prompt):
-        self.ledger = ledger
-        n = len(queries)
-        rows = pa.table(
-            {"input": pa.array(queries, pa.large_string()), "text_hash": list(map(hashed, queries))}
-        )
-        table = pa.table(
-            {
-                "id": [f"q{i}" for i in range(n)],
-                "demonstration_ids": pa.array([list(ids) for ids in ranked], pa.list_(pa.string())),
-                "scores": [[1.0 - i for i in range(len(ids))] for ids in ranked],
-                "similarities": [[1.0 - i for i in range(len(ids))] for ids in ranked],
-                "status": ["empty" if text is None else "ok" for text in queries],
-            }
-        )
-        pool = pa.table(
-            {
-                "id": list(POOL),
-                "input": pa.array([f"text {i}" for i in POOL], pa.large_string()),
-                "label": list(POOL.values()),
-                "wrong_output": pa.array([None, "red", None, None, "e"], pa.large_string()),
-                "why": pa.array([None, "it is blue", None, None, None], pa.large_string()),
-            }
-        )
-        candidates = pa.table({"id": list(POOL), "text_hash": [hashed(f"text {i}") for i in POOL]})
-        self.payload = {
-            "unit": dataclasses.asdict(Unit("prompts/x", "part", "x")),
-            "rows": commit(ledger, "rows", rows),
-            "demonstrations": commit(ledger, "demonstrations", table),
-            "pool": commit(ledger, "pool", pool, version="v0007"),
-            "candidates": commit(ledger, "candidates", candidates),
-            "blocks": None,
-            "orders": None,
-            "anchors": [],
-            "task": plain_task(TASK),
-            "engine": dataclasses.asdict(model),
-            "prompt": PromptConfig(**prompt).model_dump(),
-            "generate": GenerateConfig(decoder="generate").model_dump(),
-            "stage2": {"k": 2, "exclude_same_text": True},
-        }
-
-    def rows(self, **changes):
-        marker = AssembleWork(str(self.ledger.store.root))(self.payload | changes)
-        self.stats = marker.stats
-        return self.ledger.read(marker).to_pylist()
-
-
-def hashed(text):
-    return None if text is None else f"h-{text}"
 
 
 def ids_of(rows):

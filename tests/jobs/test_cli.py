@@ -156,6 +156,12 @@ def test_plan_estimates_and_runs_nothing(config, capsys, tmp_path):
     assert answer["tables"]["corpus"]["rows"] == 1
     assert answer["encoders"]["minilm"]["dimension"] == 384
     assert [one["rows"] for one in answer["select"]["settings"].values()] == [1]
+    (arm,) = answer["arms"].values()
+    assert arm["content_free_prompts"] == 0
+    calibrated = ["--set", "generate.decoder=likelihood", "--set", "generate.calibrate=contextual"]
+    assert main(["plan", config, *calibrated]) == 0
+    n = 3 * arm["prompts"]
+    assert f"about {n} prompts more without content" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -81,7 +81,7 @@ def part(ledger, prompts, labels=None, decoder="generate"):
         "rows": ledger.commit(Unit("rows/x", "part", "x"), rows).as_dict(),
         "task": plain_task(TASK),
         "generate": GenerateConfig(decoder=decoder).model_dump(),
-        "format": "completion",
+        "prompt": {"format": "completion"},
         "seed": 0,
         "run_id": "run",
     }
@@ -158,7 +158,7 @@ def test_a_free_answer_stops_where_its_format_says_unless_told(ledger, layout, s
     job = work(ledger, lambda spec: VllmEngine(spec, start=lambda _: llm, start_pause_s=0.0))
     payload = part(ledger, ["say red"])
     payload["generate"] = GenerateConfig(decoder="generate", stop=stop).model_dump()
-    job(payload | {"format": layout})
+    job(payload | {"prompt": {"format": layout}})
     assert llm.samplings[0].stop == expected
 
 
