@@ -69,26 +69,18 @@ def repeats_of(arms: Sequence[Arm]) -> list[list[Arm]]:
     """Arms that are equal in all but name, seed and repeat, in groups of at least two."""
     groups: dict[str, list[Arm]] = {}
     for arm in arms:
-        setting = {k: v for k, v in _leaves(arm).items() if k not in REPEATED}
+        setting = {k: v for k, v in settings_of(arm).items() if k not in REPEATED}
         groups.setdefault(json.dumps(setting, sort_keys=True), []).append(arm)
     return [group for group in groups.values() if len(group) > 1]
 
 
 def differing(first: Arm, second: Arm) -> list[str]:
     """The settings, by their keys, in which two arms differ."""
-    mine, theirs = _leaves(first), _leaves(second)
+    mine, theirs = settings_of(first), settings_of(second)
     return [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
 
 
-def _matches(wanted: str, arms: Sequence[Arm], *, by_name: bool) -> Matches:
-    if by_name:
-        return lambda arm: arm.name == wanted
-    if any(arm.stage1.method == wanted for arm in arms):
-        return lambda arm: arm.stage1.method == wanted
-    return lambda arm: arm.stage2.method == wanted
-
-
-def _leaves(arm: Arm) -> dict[str, Any]:
+def settings_of(arm: Arm) -> dict[str, Any]:
     """Every setting of an arm but its name, nested keys joined by dots."""
     found: dict[str, Any] = {}
 
@@ -101,3 +93,11 @@ def _leaves(arm: Arm) -> dict[str, Any]:
 
     walk(arm.model_dump(mode="json", by_alias=True, exclude={"name"}), "")
     return found
+
+
+def _matches(wanted: str, arms: Sequence[Arm], *, by_name: bool) -> Matches:
+    if by_name:
+        return lambda arm: arm.name == wanted
+    if any(arm.stage1.method == wanted for arm in arms):
+        return lambda arm: arm.stage1.method == wanted
+    return lambda arm: arm.stage2.method == wanted

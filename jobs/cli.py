@@ -71,8 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     status = verbs.add_parser("status", help="what is done, missing, rejected, and why")
     status.add_argument("out", metavar="OUT", help="output folder of a run")
     status.set_defaults(act=_status)
-    prepare = _prepare_verb(verbs)
-    for verb in (status, prepare):
+    prepare, table1 = _prepare_verb(verbs), _table1_verb(verbs)
+    for verb in (status, prepare, table1):
         verb.add_argument("--json", action="store_true", help="the result as JSON on stdout")
     return parser
 
@@ -93,6 +93,17 @@ def _prepare_verb(verbs: Any) -> argparse.ArgumentParser:
     verb.add_argument("--seed", type=int, metavar="N", help="of samples and splits")
     verb.add_argument("--rows", type=int, metavar="N", help="icd10: keep N rows of the corpus")
     verb.set_defaults(act=_prepare)
+    return verb
+
+
+def _table1_verb(verbs: Any) -> argparse.ArgumentParser:
+    verb: argparse.ArgumentParser = verbs.add_parser(
+        "table1", help="scores of several runs in one table, with differences to a baseline"
+    )
+    verb.add_argument("outs", metavar="OUT", nargs="+", help="output folders of evaluated runs")
+    verb.add_argument("--against", metavar="METHOD", help="baseline; default: random selection")
+    verb.add_argument("--to", metavar="FOLDER", help="write it as CSV, Markdown, HTML, Parquet")
+    verb.set_defaults(act=_table1)
     return verb
 
 
@@ -156,6 +167,17 @@ def _status(arguments: argparse.Namespace) -> dict[str, Any]:
     from jobs.status import status
 
     return status(arguments.out, quiet=arguments.json)
+
+
+def _table1(arguments: argparse.Namespace) -> dict[str, Any]:
+    from jobs.join import join
+
+    joined = join(arguments.outs, against=arguments.against, to=arguments.to)
+    if not arguments.json:
+        print(joined["markdown"], end="")
+        for path in joined["files"]:
+            print(path, file=sys.stderr)
+    return joined
 
 
 def _prepare(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -346,6 +346,8 @@ class ReportConfig(Section):
     Attributes:
         map_rows: Corpus rows on the map; 0: no map.
         samples_per_arm: Queries shown in full.
+        cases: Queries, by id, for which what each arm showed is put side by side; null: the first
+            few on which arms differ.
         bootstrap: Resamples behind the intervals of scores.
         folds: Folds of the queries in the paired t-test; 10 is the paper's.
         baselines: Arms, or methods, that every arm is compared with; null: `zero-shot`, `random`
@@ -355,6 +357,7 @@ class ReportConfig(Section):
 
     map_rows: int = Field(20_000, ge=0, le=20_000)
     samples_per_arm: int = Field(3, ge=0)
+    cases: list[str] | None = None
     bootstrap: int = Field(1000, ge=10)
     folds: int = Field(10, ge=2)
     baselines: list[str] | None = None

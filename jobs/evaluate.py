@@ -98,7 +98,7 @@ def _mark(run: Run) -> str:
         for name in sorted({arm.encoder for arm in run.arms})
     }
     shown = {name: marker.checksum for name, marker in run.candidates.items()}
-    report = run.config.file.report.model_dump(exclude={"map_rows", "samples_per_arm"})
+    report = run.config.file.report.model_dump(exclude={"map_rows", "samples_per_arm", "cases"})
     settings = [run.config.file.seed, report, vectors, shown, run.pool and run.pool.checksum]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
     found = [run.config.file.tasks[a.task].databases for a in run.arms]

@@ -9,17 +9,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.case_study import read_cases
 from jobs.embed import ROLES
 from jobs.evaluate import TABLES as METRIC_TABLES
 from jobs.findings import rejected_rows
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
-from jobs.reporting.page import build_page, draw_pictures
+from jobs.reporting.page import build_page, draw_pictures, page_tables
 from jobs.reporting.projection import Projection, project
+from jobs.reporting.table_files import as_csv
+from jobs.reporting.words import records
 from jobs.run import Run
+from jobs.sweeps import sweeps_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
-VERSION = 1
+VERSION = 2
+MAP_VERSION = 1
 PAGE = "report.html"
 HIDDEN_FACTS = ("encoder_id", "excluded", "merge", "best_local_partition", "rank_exhausted_at")
 CERTIFICATE_FACTS = ("kind", "bound", "ratio", "lift", "coverage_ratio", "sample", "z")
@@ -48,6 +53,7 @@ def _mark(run: Run, maps: Mapping[str, Marker | None]) -> str:
         {name: marker and marker.checksum for name, marker in maps.items()},
         {name: marker.checksum for name, marker in run.candidates.items()},
         [run.manifest["metrics"][name]["checksum"] for name in METRIC_TABLES],
+        {name: [one.checksum for one in markers] for name, markers in run.outputs.items()},
         run.progress.warnings,
         run.config.as_dict(),
         run.manifest["versions"],
@@ -61,7 +67,11 @@ def _draw(run: Run, unit: Unit, maps: Mapping[str, Marker | None]) -> Marker:
     run.ledger.store.write_bytes(PAGE, page.encode("utf-8"))
     names = pa.table({"picture": pa.array([picture.name for picture in pictures], pa.string())})
     files = {f"{picture.name.removesuffix('.png')}.png": picture.png for picture in pictures}
-    return run.ledger.commit(unit, names, files=files)
+    tables = {f"{name}.csv": as_csv(table) for name, table in page_tables(model).items()}
+    files |= {name: text.encode("utf-8", "replace") for name, text in tables.items()}
+    return run.ledger.commit(
+        unit, names, stats={"tables": sorted(t.removesuffix(".csv") for t in tables)}, files=files
+    )
 
 
 # The map: which rows are on it, and where they lie.
@@ -89,7 +99,7 @@ def _map(run: Run, encoder: str) -> Marker | None:
     vectors = [marker.fingerprint for marker in run.vectors[encoder, "corpus"]]
     chosen = {name: marker.checksum for name, marker in settings.items()}
     labels = [part.content for part in run.tables["corpus"].parts]
-    mark = fingerprint("map", VERSION, vectors, labels, chosen, size, run.config.file.seed)
+    mark = fingerprint("map", MAP_VERSION, vectors, labels, chosen, size, run.config.file.seed)
     unit = Unit(f"report/map-{mark}", "points", mark)
     found = run.ledger.find(unit)
     if found is not None:
@@ -182,10 +192,12 @@ def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
         title="dualdiv report",
         facts=_facts(run),
         **metrics,
+        sweeps=sweeps_of(run.arms, records(metrics["summary"])),
         maps=[_candidate_map(run, name, marker) for name, marker in maps.items() if marker],
         coverage=[_coverage(run, name) for name in sorted(run.encoder_ids)],
         stage1=_stage1(run),
         samples=[one for arm in run.arms for one in _samples(run, arm.name)],
+        cases=read_cases(run),
         rejected=_rejected(run),
         rejected_examples=_rejected_examples(run),
         warnings=run.progress.warnings,

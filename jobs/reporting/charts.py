@@ -18,6 +18,7 @@ COLOURS = (
     *("#332288", "#CC6677", "#117733", "#DDCC77", "#88CCEE"),
     *("#882255", "#44AA99", "#EE7733", "#AA4499", "#999933"),
 )
+MARKS, DASHES = "osD^vPX", ("-", (0, (5, 2)), (0, (2, 2)))
 OTHER, UNLABELLED = "#8A8A8A", "#D5D5D5"
 BLUE, DARK, RED = "#4477AA", "#222222", "#B2182B"
 MAX_CONFUSION, MAX_COVERAGE = 40, 40
@@ -58,6 +59,62 @@ def metric_bars(
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return _png(figure)
+
+
+def sweep_lines(
+    title: str,
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float, float]]]],
+    majority: Mapping[str, float],
+) -> bytes:
+    """Scores over one number of the settings, one panel per metric, one line per setting.
+
+    Args:
+        title: Name of the number.
+        panels: Per metric, per line, (number, value, low, high) by rising number; at most as many
+            lines as there are colours.
+        majority: Per metric, the score of the majority baseline, where it has one.
+
+    Returns:
+        A PNG; lines are told apart by colour, mark and dash, and set a little apart. The number
+        is on a logarithmic axis where it spans a factor of 20 or more; 0 is put before it.
+    """
+    figure = Figure(figsize=(4.9 * len(panels) + 0.6, 4.6))
+    axes_of = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (metric, lines) in zip(axes_of, panels.items(), strict=True):
+        numbers = np.unique([float(point[0]) for line in lines.values() for point in line])
+        places = _places(numbers)
+        for i, (name, line) in enumerate(lines.items()):
+            x, value, low, high = np.array(line, dtype=float).T
+            aside = 0.012 * (i - (len(lines) - 1) / 2) * np.ptp(places)
+            axes.errorbar(
+                *(np.interp(x, numbers, places) + aside, value),
+                yerr=np.maximum([value - low, high - value], 0),
+                **{"color": COLOURS[i], "marker": MARKS[i % len(MARKS)], "ms": 5, "lw": 1.4},
+                **{"ls": DASHES[i % len(DASHES)], "elinewidth": 0.9, "capsize": 2.5},
+                label=_plain(name, 44),
+            )
+        if metric in majority:
+            axes.axhline(majority[metric], color=RED, lw=1.2, ls=(0, (3, 2)))
+        axes.set_xticks(places, [f"{number:g}" for number in numbers], fontsize=9)
+        axes.set_title(metric, fontsize=11)
+        axes.set_xlabel(_plain(title, 60), fontsize=10)
+        _calm(axes)
+        axes.grid(axis="y", alpha=0.25)
+    named, columns = axes_of[0].get_legend_handles_labels(), min(len(panels), 2)
+    figure.legend(*named, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    return _png(figure)
+
+
+def _places(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where distinct rising numbers stand on the axis: by logarithm if they span 20-fold or more.
+
+    A 0 then stands before the first positive number, as far as the second stands after it.
+    """
+    positive = numbers[numbers > 0]
+    if numbers[0] < 0 or len(positive) < 2 or positive[-1] < 20 * positive[0]:
+        return numbers
+    logs = np.log10(positive)
+    return logs if len(positive) == len(numbers) else np.array([2 * logs[0] - logs[1], *logs])
 
 
 def confusion_heatmap(confusion: NDArray[np.int64], labels: Sequence[str]) -> bytes:

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from jobs.reporting.cases import Case
 from jobs.reporting.metric_tables import (
     AUDIT_SCHEMA,
     CANDIDATES_SCHEMA,
@@ -23,6 +24,7 @@ from jobs.reporting.metric_tables import (
     SUMMARY_SCHEMA,
 )
 from jobs.reporting.projection import Projection
+from jobs.reporting.sweeps import Sweep
 
 
 def _empty(schema: pa.Schema) -> pd.DataFrame:
@@ -105,11 +107,13 @@ class ReportModel:
         audit: Rows of `AUDIT_SCHEMA`, of each arm the worst first.
         scores: Rows of `SCORES_SCHEMA`; shown for tasks whose answer is more than one label.
         candidates: Rows of `CANDIDATES_SCHEMA`, one per task and selection.
+        sweeps: Arms that differ in one number alone.
         maps: One per encoder.
         coverage: One per encoder.
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
             their headings, further keys follow under their own names.
         samples: A few queries per arm.
+        cases: A few queries with all arms of a task side by side.
         rejected: Mappings with table, status, reason and n, over all rows set aside.
         rejected_examples: Mappings with table, source_file, source_line, id, reason, detail
             and excerpt.
@@ -132,10 +136,12 @@ class ReportModel:
     audit: pd.DataFrame = field(default_factory=partial(_empty, AUDIT_SCHEMA))
     scores: pd.DataFrame = field(default_factory=partial(_empty, SCORES_SCHEMA))
     candidates: pd.DataFrame = field(default_factory=partial(_empty, CANDIDATES_SCHEMA))
+    sweeps: Sequence[Sweep] = ()
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()
     samples: Sequence[Sample] = ()
+    cases: Sequence[Case] = ()
     rejected: Sequence[Mapping[str, Any]] = ()
     rejected_examples: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()

@@ -10,10 +10,19 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from jobs.reporting.charts import confusion_heatmap, label_coverage, metric_bars, umap_map
+from jobs.reporting.charts import (
+    confusion_heatmap,
+    label_coverage,
+    metric_bars,
+    sweep_lines,
+    umap_map,
+)
 from jobs.reporting.evidence import audit_table, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
 from jobs.reporting.scores import goes_by_scores, score_headline, score_table, type_table
+from jobs.reporting.sweeps import Sweep, alt_text, caption, majority_of, panels_of
+from jobs.reporting.table1 import NOTE as TABLE1_NOTE
+from jobs.reporting.table1 import is_wanted, table1, table1_rows
 from jobs.reporting.tables import (
     REJECTED,
     STAGE1,
@@ -38,7 +47,7 @@ class Picture:
 
     Attributes:
         name: File name, unique within the report, safe on every file system.
-        section: `metrics`, `confusion`, `map` or `coverage`.
+        section: `metrics`, `confusion`, `sweeps`, `map` or `coverage`.
         task: Task it belongs to; empty for pictures of the corpus.
         png: The picture.
         alt: What it shows, for those who do not see it.
@@ -79,15 +88,11 @@ def build_page(model: ReportModel, pictures: Sequence[Picture] | None = None) ->
         model=model,
         tasks=[_task(model, task) for task in dict.fromkeys(row["task"] for row in rows)],
         pictures=draw_pictures(model) if pictures is None else pictures,
-        cost=cost_table(rows),
-        statuses=status_table(rows),
-        stage1=keyed_table(model.stage1, STAGE1),
-        candidates=candidates_table(records(model.candidates)),
         candidate_notes=_candidate_notes(model),
-        rejected=keyed_table(model.rejected, REJECTED),
-        examples=example_table(model.rejected_examples),
+        **_shared_tables(model),
         notes=[(row["arm"], note) for row in rows for note in _list(row["notes"])],
         samples={s.arm: [x for x in model.samples if x.arm == s.arm] for s in model.samples},
+        table1_note=TABLE1_NOTE,
         plain=plain,
     )
     return page.lstrip().encode("utf-8", "replace").decode()  # lone surrogates
@@ -109,6 +114,8 @@ def draw_pictures(model: ReportModel) -> list[Picture]:
         if mine:
             drawn.append(_metrics_picture(f"metrics-{number}.png", task, mine))
             drawn.append(_confusion_picture(f"confusion-{number}.png", task, mine, model))
+    for number, sweep in enumerate(model.sweeps, 1):
+        drawn.append(_sweep_picture(f"sweep-{number}.png", sweep))
     for number, one in enumerate(model.maps, 1):
         if one.candidates:
             drawn.append(_map_picture(f"map-{number}.png", one))
@@ -118,11 +125,42 @@ def draw_pictures(model: ReportModel) -> list[Picture]:
     return drawn
 
 
+def page_tables(model: ReportModel) -> dict[str, Table]:
+    """Every table of the page that has rows, by name; those of a task carry its number.
+
+    Args:
+        model: What the page shows.
+
+    Returns:
+        Tables such as `table1`, `cost`, `metrics-1`, `tests-1`, in no particular order.
+    """
+    found = _shared_tables(model)
+    tasks = dict.fromkeys(row["task"] for row in records(model.summary))
+    for number, task in enumerate(tasks, 1):
+        parts = _task(model, task).items()
+        found |= {f"{name}-{number}": part for name, part in parts if isinstance(part, Table)}
+    return {name: table for name, table in found.items() if table.rows}
+
+
 def shortened(text: str) -> str:
     """A text of at most `MAX_TEXT` characters, which says so where it was cut."""
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[:MAX_TEXT]}\n[... cut: {len(text):,} characters in all]"
+
+
+def _shared_tables(model: ReportModel) -> dict[str, Table]:
+    """The tables that are of no single task."""
+    rows = records(model.summary)
+    return {
+        "table1": _table1(model),
+        "cost": cost_table(rows),
+        "statuses": status_table(rows),
+        "stage1": keyed_table(model.stage1, STAGE1),
+        "candidates": candidates_table(records(model.candidates)),
+        "rejected": keyed_table(model.rejected, REJECTED),
+        "examples": example_table(model.rejected_examples),
+    }
 
 
 def _task(model: ReportModel, task: str) -> dict[str, Any]:
@@ -150,6 +188,11 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
         "slices": slice_table(mine, slices, of_task(model.slice_differences)),
         "audit": audit_table(of_task(model.audit)),
     }
+
+
+def _table1(model: ReportModel) -> Table:
+    rows = table1_rows(records(model.summary), records(model.paired_tests))
+    return table1(rows) if is_wanted(rows) else Table([], [])
 
 
 def _metrics_picture(name: str, task: str, rows: list[dict[str, Any]]) -> Picture:
@@ -197,6 +240,11 @@ def _confusion_picture(
 
 def _of_arm(table: Any, arm: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in records(table) if (row["task"], row["arm"]) == (arm["task"], arm["arm"])]
+
+
+def _sweep_picture(name: str, sweep: Sweep) -> Picture:
+    png = sweep_lines(sweep.setting, panels_of(sweep), majority_of(sweep))
+    return Picture(name, "sweeps", sweep.task, png, alt_text(sweep), caption(sweep))
 
 
 def _map_picture(name: str, one: CandidateMap) -> Picture:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from jobs.reporting.audit import audit
+from jobs.reporting.cases import Answer, Record, cases_of
 from jobs.reporting.metric_tables import MEASURES
 from jobs.reporting.metrics import Yardstick, answers_by_id, compare, summarise
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
@@ -13,6 +14,8 @@ from jobs.reporting.noise import noise_rows, with_floors
 from jobs.reporting.paired import Design, paired_tests
 from jobs.reporting.projection import Projection
 from jobs.reporting.slices import by_length, slice_differences, slice_rows
+from jobs.reporting.sweeps import Sweep
+from tests.jobs.metric_rows import summary_row
 
 LABELS = [
     *("animals", "plants and fungi", "stones <script>alert(1)</script>", "weather at $5 & $6"),
@@ -87,9 +90,11 @@ def example_model(*, n_queries=200, n_map=1500):
         comparisons=pd.DataFrame(with_floors(rows, noise, dict.fromkeys(ARMS, "small"))),
         noise=pd.DataFrame(noise),
         **_evidence(outputs, measured, noise),
+        sweeps=[_sweep()],
         maps=[_map(n_map)],
         coverage=[_coverage()],
         stage1=[_selection(method) for method in ("random", "coverage", "dual-div")],
+        cases=_cases(),
         samples=[_sample(arm, i) for arm in ARMS for i in range(3)],
         rejected=[
             {"table": "corpus", "status": "rejected", "reason": "not_json", "n": 12},
@@ -194,3 +199,34 @@ def _sample(arm, number):
         prediction=LABELS[2] if number < 2 else None,
         gold=LABELS[2],
     )
+
+
+def _cases():
+    """Two queries of every arm, and one that is not there."""
+    answers = {
+        arm: {
+            id_: Answer(LABELS[2], LABELS[(i + at) % 3], "ok", ["a", "b", "gone"][: i % 4])
+            for at, id_ in enumerate(("q0", "q1"))
+        }
+        for i, arm in enumerate(ARMS)
+    }
+    records = {
+        "a": Record("a grey pebble <script>document.title='owned'</script>", LABELS[2]),
+        "b": Record("a long word: " + "x" * 400, LABELS[1]),
+    }
+    queries = {"q0": "a black stone", "q1": "</pre><script>alert(1)</script>"}
+    return cases_of("things", ["q0", "q1", "q9"], answers=answers, queries=queries, records=records)
+
+
+def _sweep():
+    """Three arms over k, of which one has its best in the middle and one shows nothing."""
+    lines = {
+        "dual-div+knn <b>": {1: 0.35, 2: 0.44, 4: 0.52, 8: 0.55, 10: 0.5},
+        "random+knn at $5": {1: 0.3, 2: 0.33, 4: 0.42, 8: 0.41, 10: 0.43},
+        "zero-shot": dict.fromkeys((1, 2, 4, 8, 10), 0.15),
+    }
+    rows = {
+        name: [(k, summary_row(name, "things", "small", "", y, 0.9 * y)) for k, y in line.items()]
+        for name, line in lines.items()
+    }
+    return Sweep("things", "stage2.k", rows)

@@ -90,6 +90,7 @@ def test_a_run_writes_every_table_and_again_only_when_the_report_asks_for_other_
     answered.config["report"]["folds"] = 4
     answered.execute("evaluate")
     assert {row["n_folds"] for row in table(answered, "paired_tests")} == {4}
+    check_report(answered)
     for key, value, words in (
         ("slices", ["month"], "report.slices: 'month' is not among queries.columns.keep: year"),
         ("baselines", ["kmeans"], "report.baselines: 'kmeans' is no arm and no method of one"),
@@ -112,6 +113,35 @@ def check_candidates(rows):
         assert 0.3 < row["probe_macro_f1"] <= 1
         assert row["rare_class_recall"] is None
         assert row["notes"] == ["no label has fewer rows than half an even share, so none is rare"]
+
+
+def check_report(project):
+    """The page shows cases that cost no new figures, and its tables lie beside it."""
+    before = project.files()
+    project.config["report"]["cases"] = ["q7", "nowhere"]
+    project.execute("report")
+    changed = {name for name, size in project.files().items() if before.get(name) != size}
+    assert changed == {"report/pictures.parquet"}
+    page = (project.out / "report.html").read_text()
+    part = page.partition('id="cases"')[2].partition("<h2")[0]
+    assert part.count("<section>") == len(ARMS)
+    assert part.count("No query has this id") == 1
+    (row,) = [row for row in outputs_of_arm(project, "main") if row["id"] == "q7"]
+    assert f"Predicted {row['prediction']}:" in part
+    for id_ in row["demonstration_ids"]:
+        text = next(one["text"] for one in project.rows if one["id"] == id_)
+        assert text in part
+    written = sorted(path.stem for path in (project.out / "report").glob("*.csv"))
+    assert written == project.manifest["report"]["pictures"]["stats"]["tables"]
+    assert {"metrics-1", "tests-1", "cost"} <= set(written)
+
+
+def outputs_of_arm(project, arm):
+    return [
+        row
+        for path in (project.out / "outputs" / arm).glob("part-*.parquet")
+        for row in pq.read_table(path).to_pylist()
+    ]
 
 
 def check_tests(rows):
@@ -156,12 +186,7 @@ def check_audit(project):
     assert [(row["n_shown"], row["n_scored"], row["suspect"]) for row in all_saw] == [
         (40, 38, None)
     ] * 2
-    outputs = [
-        row
-        for path in (project.out / "outputs" / "main").glob("part-*.parquet")
-        for row in pq.read_table(path).to_pylist()
-        if row["gold"] is not None
-    ]
+    outputs = [row for row in outputs_of_arm(project, "main") if row["gold"] is not None]
     for row in [row for row in rows if row["arm"] == "main"]:
         saw = [o for o in outputs if row["demonstration_id"] in o["demonstration_ids"]]
         assert row["n_scored"] == len(saw)

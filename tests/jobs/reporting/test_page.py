@@ -5,18 +5,19 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
+from jobs.reporting.cases import Answer, Record, cases_of
 from jobs.reporting.metric_tables import MAJORITY
 from jobs.reporting.metrics import Yardstick, summarise
 from jobs.reporting.model import ReportModel, Sample
-from jobs.reporting.page import MAX_TEXT, build_page, draw_pictures
+from jobs.reporting.page import MAX_TEXT, build_page, draw_pictures, page_tables
 from jobs.reporting.projection import Projection
 from jobs.reporting.tables import keyed_table, plain
 from jobs.reporting.words import headline, records
 from tests.jobs.report_example import LABELS, example_model, outputs_of
 
 SECTIONS = [
-    *("result", "metrics", "tests", "classes", "slices", "audit", "map", "coverage"),
-    *("stage1", "cost", "samples", "rejected", "warnings", "config"),
+    *("result", "metrics", "tests", "classes", "slices", "sweeps", "audit", "map", "coverage"),
+    *("stage1", "cost", "cases", "samples", "rejected", "warnings", "config"),
 ]
 
 
@@ -60,7 +61,7 @@ def test_the_sections_come_in_their_order_and_tags_are_balanced(page):
 def test_every_picture_is_inlined_with_alt_text_and_caption(page):
     tags = Tags(page)
     images = tags.named("img")
-    assert len(images) == 4 == len(tags.named("figcaption"))
+    assert len(images) == 5 == len(tags.named("figcaption"))
     assert all(image["src"].startswith("data:image/png;base64,") for image in images)
     assert all(len(image["alt"]) > 20 for image in images)
 
@@ -89,6 +90,13 @@ def test_hostile_text_in_every_place_stays_text():
     summary = measured.summary | {"notes": [HOSTILE]}
     rejected = dict.fromkeys(("table", "status", "reason", HOSTILE), HOSTILE)
     one = Sample(HOSTILE, HOSTILE, "ok", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    case = cases_of(
+        HOSTILE,
+        [HOSTILE],
+        answers={HOSTILE: {HOSTILE: Answer(HOSTILE, HOSTILE, HOSTILE, [HOSTILE])}},
+        queries={HOSTILE: HOSTILE},
+        records={HOSTILE: Record(HOSTILE, HOSTILE)},
+    )
     page = build_page(
         ReportModel(
             title=HOSTILE,
@@ -98,6 +106,7 @@ def test_hostile_text_in_every_place_stays_text():
             confusion=pd.DataFrame(measured.confusion),
             stage1=[{"method": HOSTILE, HOSTILE: HOSTILE}],
             samples=[one],
+            cases=case,
             rejected=[rejected],
             rejected_examples=[rejected | {"source_file": HOSTILE, "source_line": 3}],
             warnings=[HOSTILE],
@@ -111,6 +120,16 @@ def test_hostile_text_in_every_place_stays_text():
     assert all("onerror" not in attrs for _, attrs in tags.tags)
     assert len(tags.named("img")) == 2
     assert page.count("&lt;script&gt;") > 20
+
+
+def test_every_table_of_the_page_has_a_name_for_its_file(model, page):
+    tables = page_tables(model)
+    assert sorted(tables) == [
+        *("audit-1", "classes-1", "cost", "examples", "metrics-1", "noise-1", "rejected"),
+        *("slices-1", "stage1", "statuses", "tests-1"),
+    ]
+    assert page.count("<table>") == len(tables)
+    assert page_tables(ReportModel("empty")) == {}
 
 
 def test_text_that_utf8_cannot_hold_does_not_stop_the_page():
@@ -154,7 +173,7 @@ def test_each_task_has_its_own_headline_and_pictures(model):
     )
     pictures = draw_pictures(doubled)
     assert [picture.task for picture in pictures] == [
-        *("things", "things", "other task", "other task", "", "")
+        *("things", "things", "other task", "other task", "things", "", "")
     ]
     assert len({picture.name for picture in pictures}) == len(pictures)
     page = build_page(doubled, pictures)
