@@ -13,6 +13,9 @@ TORCH ?= torch==2.13.0+cpu
 # Corpus rows of the quickstart; empty: all 73,002, for which two slow cores need 6 more minutes.
 ROWS ?= 25000
 
+# Processes that share the test files; each that needs one has a Ray of its own.
+TEST_WORKERS ?= 2
+
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 READY := $(VENV)/.ready-$(DEVICE)
 
@@ -48,7 +51,7 @@ run: $(READY) data/icd10/corpus.parquet
 	$(VENV)/bin/dualdiv run configs/quickstart.yaml
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 check: $(READY)
 	$(VENV)/bin/ruff check .
