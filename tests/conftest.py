@@ -20,3 +20,8 @@ def embedded_ray():
 
     with connected(ClusterConfig(cpus=2, object_store_mib=128)):
         yield
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the file that takes longest, which would else be what the others wait for."""
+    items.sort(key=lambda item: item.path.name != "test_end_to_end.py")

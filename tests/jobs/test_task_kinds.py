@@ -230,7 +230,7 @@ def test_the_prediction_is_the_canonical_answer(
         "task": plain_task(task),
         "generate": GenerateConfig(decoder="generate").model_dump(),
         "seed": 0,
-        "format": "completion",
+        "prompt": {"format": "completion"},
         "run_id": "r",
     }
     spec = EngineSpec("fake", max_model_len=512)

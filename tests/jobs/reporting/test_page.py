@@ -125,8 +125,8 @@ def test_hostile_text_in_every_place_stays_text():
 def test_every_table_of_the_page_has_a_name_for_its_file(model, page):
     tables = page_tables(model)
     assert sorted(tables) == [
-        *("audit-1", "classes-1", "cost", "examples", "metrics-1", "noise-1", "rejected"),
-        *("slices-1", "stage1", "statuses", "tests-1"),
+        *("audit-1", "candidates", "classes-1", "cost", "examples", "metrics-1", "noise-1"),
+        *("rejected", "slices-1", "stage1", "statuses", "tests-1"),
     ]
     assert page.count("<table>") == len(tables)
     assert page_tables(ReportModel("empty")) == {}
