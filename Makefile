@@ -51,7 +51,7 @@ run: $(READY) data/icd10/corpus.parquet
 	$(VENV)/bin/dualdiv run configs/quickstart.yaml
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(VENV)/bin/ruff check .
