@@ -126,7 +126,7 @@ def bootstrap(
     draws = _resample(counts, n_resamples, seed)
     accuracies, macro_f1s = _headline(draws, cells[0], cells[1], len(labels))
     return Intervals(
-        _percentiles(accuracies, level), _percentiles(macro_f1s, level), n_resamples, level
+        percentiles(accuracies, level), percentiles(macro_f1s, level), n_resamples, level
     )
 
 
@@ -162,8 +162,8 @@ def bootstrap_difference(
     draws = _resample(counts, n_resamples, seed)
     scores = [_headline(draws, cells[0], columns, len(labels)) for columns in cells[1:]]
     return Intervals(
-        _percentiles(scores[0][0] - scores[1][0], level),
-        _percentiles(scores[0][1] - scores[1][1], level),
+        percentiles(scores[0][0] - scores[1][0], level),
+        percentiles(scores[0][1] - scores[1][1], level),
         n_resamples,
         level,
     )
@@ -283,6 +283,18 @@ def _resample(counts: Counts, n_resamples: int, seed: int) -> Counts:
     return np.random.default_rng(seed).multinomial(total, counts / total, size=n_resamples)
 
 
-def _percentiles(values: Floats, level: float) -> Interval:
-    low, high = np.percentile(values, [50 * (1 - level), 50 * (1 + level)])
+def percentiles(values: Floats, level: float) -> Interval:
+    """Return the percentile interval of resampled scores; those that do not exist are left out.
+
+    Args:
+        values: Shape (R,), nan where a resample has no score.
+        level: Coverage, in (0, 1).
+
+    Returns:
+        The interval; nan at both ends where no resample has a score.
+    """
+    found = values[np.isfinite(values)]
+    if not len(found):
+        return Interval(float("nan"), float("nan"))
+    low, high = np.percentile(found, [50 * (1 - level), 50 * (1 + level)])
     return Interval(float(low), float(high))

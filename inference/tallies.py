@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inference.scoring import Interval
+from inference.scoring import Interval, percentiles
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -58,7 +58,7 @@ def estimate(
     return {
         name: Estimate(
             float(statistic(total.astype(np.float64))),
-            _percentiles(statistic(sums.astype(np.float64)), level),
+            percentiles(statistic(sums.astype(np.float64)), level),
         )
         for name, statistic in statistics.items()
     }
@@ -88,11 +88,3 @@ def macro_f1(right: Floats, n_gold: Floats, n_predicted: Floats) -> Floats:
     """Return the mean F1 over the classes (last axis) that occur as gold or as a prediction."""
     occurs = n_gold + n_predicted > 0
     return ratio(f1(right, n_gold, n_predicted).sum(axis=-1), occurs.sum(axis=-1).astype(float))
-
-
-def _percentiles(values: Floats, level: float) -> Interval:
-    found = values[np.isfinite(values)]
-    if not len(found):
-        return Interval(float("nan"), float("nan"))
-    low, high = np.percentile(found, [50 * (1 - level), 50 * (1 + level)])
-    return Interval(float(low), float(high))

@@ -79,6 +79,13 @@ def usable_labels(run: Run, arm: str, task: Task) -> dict[str, str]:
     return {i: stratum(task, rows[i], gold) for i, gold in found.items() if gold is not None}
 
 
+def pool_labels(run: Run) -> dict[str, str | None]:
+    """The label of each record of the pool, as written."""
+    assert run.pool is not None
+    table = run.ledger.read(run.pool, ["id", "label"])
+    return dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
+
+
 def shown_records(run: Run, arm: str) -> str:
     """Fingerprint of the texts and labels that an arm's prompts can show."""
     assert run.pool is not None

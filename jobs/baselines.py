@@ -1,7 +1,7 @@
 """Which arms are compared with which, and which are repeats of each other."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jobs.config import Config
@@ -53,6 +53,7 @@ def pairs_of(arms: Sequence[Arm], baselines: Sequence[str] | None) -> list[tuple
         wanted: _matches(wanted, arms, by_name=wanted in names)
         for wanted in (USUAL if baselines is None else baselines)
     }
+    settings = {arm.name: settings_of(arm) for arm in arms}
     pairs: dict[tuple[str, str], None] = {}
     for arm in arms:
         for wanted, matches in kinds.items():
@@ -60,8 +61,9 @@ def pairs_of(arms: Sequence[Arm], baselines: Sequence[str] | None) -> list[tuple
                 break
             known = [a for a in arms if matches(a) and (wanted in names or a.engine == arm.engine)]
             if known:
-                nearest = min(known, key=lambda one: len(differing(arm, one)))
-                pairs[arm.name, nearest.name] = None
+                mine = settings[arm.name]
+                apart = [len(differing(mine, settings[other.name])) for other in known]
+                pairs[arm.name, known[apart.index(min(apart))].name] = None
     return list(pairs)
 
 
@@ -74,10 +76,9 @@ def repeats_of(arms: Sequence[Arm]) -> list[list[Arm]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def differing(first: Arm, second: Arm) -> list[str]:
-    """The settings, by their keys, in which two arms differ."""
-    mine, theirs = settings_of(first), settings_of(second)
-    return [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
+def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """The keys of the settings (`settings_of`) in which two arms differ."""
+    return [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
 
 
 def settings_of(arm: Arm) -> dict[str, Any]:

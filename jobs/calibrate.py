@@ -10,13 +10,13 @@ from inference.calibration import CONTENT_FREE, calibrate, permutations_of
 from inference.engine import EngineError, EngineSpec, VllmEngine
 from jobs.assemble_work import CALIBRATED, set_key
 from jobs.cluster import finish, threads, with_gpus
-from jobs.config_schema import Arm, PromptConfig
+from jobs.config_schema import Arm
 from jobs.engines import plain_engine
 from jobs.errors import ClusterError, ConfigError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint
-from jobs.pool_texts import SHOWN_COLUMNS, demonstrations_in, layout_of
+from jobs.pool_texts import SHOWN_COLUMNS, laid_out
 from jobs.run import Run
-from jobs.tasks import plain_task, task_from, task_of
+from jobs.tasks import plain_task, task_of
 
 VERSION = 1
 # Sets share units by the begin of their keys: a new set makes one unit in 256 anew.
@@ -72,12 +72,8 @@ class CalibrateWork:
 
     def _rows(self, ledger: Ledger, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
         assert self.engine is not None
-        task, prompt = task_from(payload["task"]), PromptConfig.model_validate(payload["prompt"])
-        spec, chat = layout_of(self.spec, prompt)
         wanted = {row_id for ids in payload["sets"].values() for row_id in ids}
-        pool = demonstrations_in(
-            ledger, Marker(**payload["pool"]), task, wanted, contrast=prompt.negative_pairs
-        )
+        task, spec, chat, pool = laid_out(ledger, self.spec, payload, wanted)
         rows = []
         for key, ids in payload["sets"].items():
             shown = [pool[row_id] for row_id in ids]

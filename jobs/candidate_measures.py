@@ -85,13 +85,16 @@ def candidate_rows(run: Run, yardsticks: Mapping[str, Yardstick]) -> list[dict[s
         ground = _ground(run, encoder)
         queries = _queries(run, encoder)
         for arms in _settings(run, [arm for arm in mine if arm.encoder == encoder]):
-            measured = spread(_vectors(run, arms[0]), ground, threads=n_threads)
+            vectors = _vectors(run, arms[0])
+            measured = spread(vectors, ground, threads=n_threads)
             for task in dict.fromkeys(arm.task for arm in arms):
                 users = [arm for arm in arms if arm.task == task]
                 kind = task_of(run, task).kind
                 if kind == "classification":
                     held_out = _of_task(run, task, queries)
-                    by_label = labels_of(_chosen(run, users[0]), held_out, yardsticks[task])
+                    by_label = labels_of(
+                        _chosen(run, users[0], vectors), held_out, yardsticks[task]
+                    )
                 else:
                     why = f"an answer of kind {kind} is no single label, so none is looked at"
                     by_label = {"notes": [why]}
@@ -200,10 +203,10 @@ def _vectors(run: Run, arm: Arm) -> Matrix:
     return to_matrix(run.ledger.read(run.candidates[arm.name], ["vector"])["vector"])
 
 
-def _chosen(run: Run, arm: Arm) -> Chosen:
+def _chosen(run: Run, arm: Arm, vectors: Matrix) -> Chosen:
     ids = run.ledger.read(run.candidates[arm.name], ["id"])["id"].to_pylist()
     labels = usable_labels(run, arm.name, task_of(run, arm.task))
-    return Chosen(_vectors(run, arm), [labels.get(row_id) for row_id in ids])
+    return Chosen(vectors, [labels.get(row_id) for row_id in ids])
 
 
 def _queries(run: Run, encoder: str) -> Labelled:

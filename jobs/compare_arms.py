@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from jobs.annotate import pool_labels
 from jobs.baselines import pairs_of, repeats_of
 from jobs.query_facts import QueryFacts, nearest_shown, read_facts
 from jobs.reporting.audit import audit
@@ -59,7 +60,7 @@ def compare_task(
         seed=yardstick.seed,
         noise=noise,
     )
-    records = _record_labels(run)
+    records = pool_labels(run)
     return {
         "comparisons": with_floors(compared, noise, {arm.name: arm.engine for arm in arms}),
         "paired_tests": paired_tests(outputs, arms=fields, design=design),
@@ -100,9 +101,3 @@ def _sliced(
                     (mine, answers[against]), one, arm=key, against=against
                 )
     return found
-
-
-def _record_labels(run: Run) -> dict[str, str | None]:
-    assert run.pool is not None
-    table = run.ledger.read(run.pool, ["id", "label"])
-    return dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))

@@ -5,11 +5,10 @@ from typing import Any
 
 from inference.calibration import content_free_prompts
 from inference.engine import EngineSpec
-from jobs.config_schema import Arm, GenerateConfig, PromptConfig
-from jobs.ledger import Ledger, Marker
-from jobs.pool_texts import demonstrations_in, layout_of
+from jobs.config_schema import Arm, GenerateConfig
+from jobs.ledger import Ledger
+from jobs.pool_texts import laid_out
 from jobs.run import Run
-from jobs.tasks import task_from
 
 NEUTRAL = "content_free_prompts"
 # Computed for one, beside what its queries' prompts left in the cache: what follows the
@@ -29,17 +28,10 @@ def with_content_free(
         payload: `task`, `pool` (marker), `prompt`, `generate` (plain data).
         rows: Prompts that are sent, with `demonstration_ids` in the order shown.
     """
-    task, prompt = task_from(payload["task"]), PromptConfig.model_validate(payload["prompt"])
     inputs = GenerateConfig.model_validate(payload["generate"]).content_free
-    spec, chat = layout_of(engine, prompt)
     shown = [tuple(row["demonstration_ids"]) for row in rows]
-    pool = demonstrations_in(
-        ledger,
-        Marker(**payload["pool"]),
-        task,
-        {row_id for ids in shown for row_id in ids},
-        contrast=prompt.negative_pairs,
-    )
+    wanted = {row_id for ids in shown for row_id in ids}
+    task, spec, chat, pool = laid_out(ledger, engine, payload, wanted)
     made = {
         ids: content_free_prompts(
             task, [pool[row_id] for row_id in ids], spec=spec, chat=chat, inputs=inputs

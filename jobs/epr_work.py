@@ -12,13 +12,11 @@ from inference.engine import EngineError, EngineSpec, VllmEngine
 from inference.likelihood import Scored
 from inference.one_shot import Trial, one_shot
 from jobs.config_epr import EprConfig
-from jobs.config_schema import PromptConfig
 from jobs.epr_map import map_table
 from jobs.epr_rows import COLUMNS, Texts, allowed_pairs, read_pool, read_rows
 from jobs.errors import ClusterError, ConfigError, DataError
 from jobs.ledger import Ledger, Marker, Unit
-from jobs.pool_texts import demonstrations_in, layout_of
-from jobs.tasks import task_from
+from jobs.pool_texts import laid_out
 from jobs.vectors import random_keys
 from selection.epr import EprOptions, held_out, train
 from selection.lessons import Lessons, chosen
@@ -76,12 +74,9 @@ class EprScoreWork:
 
     def _rows(self, ledger: Ledger, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
         assert self.engine is not None
-        task, prompt = task_from(payload["task"]), PromptConfig.model_validate(payload["prompt"])
-        spec, chat = layout_of(self.spec, prompt)
         tried = payload["wanted"]
         needed = {row_id for ids in tried.values() for row_id in ids}
-        pool = Marker(**payload["pool"])
-        shown = demonstrations_in(ledger, pool, task, needed, contrast=prompt.negative_pairs)
+        task, spec, chat, shown = laid_out(ledger, self.spec, payload, needed)
         texts = ledger.read(Marker(**payload["rows"]), COLUMNS).to_pylist()
         asked = [(row, other) for row in texts for other in tried.get(row["id"], ())]
         trials = [Trial(shown[other], row["input"], row["label"]) for row, other in asked]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from inference.boundaries import Chat, turn_marks
 from inference.budget import TokenCounter
@@ -16,11 +16,21 @@ from jobs.config_schema import PromptConfig
 from jobs.engines import tokenizer_of
 from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker
+from jobs.tasks import task_from
 
 # What a demonstration is made of.
 SHOWN_COLUMNS = ["id", "input", "output", "label", "wrong_output", "why"]
 
 Record = Mapping[str, Any]
+
+
+class LaidOut(NamedTuple):
+    """A task, how its prompts are laid out, and demonstrations by id."""
+
+    task: Task
+    spec: PromptSpec
+    chat: Chat | None
+    demonstrations: dict[str, Demonstration]
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,27 @@ def _says(task: Task, wrong: str) -> str:
     """An incorrect answer, spelled as the task would where it is a label."""
     named = canonical(task, wrong) if task.kind == "classification" else None
     return wrong if named is None else shown_answer(task, named)
+
+
+def laid_out(
+    ledger: Ledger, engine: EngineSpec, payload: Mapping[str, Any], wanted: set[str]
+) -> LaidOut:
+    """What prompts of their own making need of a unit: its task, layout and demonstrations.
+
+    Args:
+        ledger: Has the pool.
+        engine: Its tokenizer says what is a control token.
+        payload: `task`, `pool` (marker), `prompt` (plain data).
+        wanted: Ids of the demonstrations that are shown.
+
+    Raises:
+        DataError: As `demonstrations_in`.
+    """
+    task, prompt = task_from(payload["task"]), PromptConfig.model_validate(payload["prompt"])
+    spec, chat = layout_of(engine, prompt)
+    pool = Marker(**payload["pool"])
+    shown = demonstrations_in(ledger, pool, task, wanted, contrast=prompt.negative_pairs)
+    return LaidOut(task, spec, chat, shown)
 
 
 def demonstrations_in(

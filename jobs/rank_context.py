@@ -145,14 +145,15 @@ class Recall:
         return fused(lists, k_rrf=self._config.k_rrf, r=self._r, tie_rank=self._pool.tie_rank)
 
     def _filled(self, found: Recalled, queries: Queries, allowed: Bool | None) -> Recalled:
-        """What words found; the nearest where that is too little for the prompt."""
-        short = np.flatnonzero((found.indices >= 0).sum(axis=1) < self._least)
-        some = Queries(queries.vectors[short], queries.keys[short])
-        near = self._dense(some, None if allowed is None else allowed[short])
-        indices = np.full((len(found.indices), near.indices.shape[1]), -1, dtype=np.int64)
-        relevance = np.full(indices.shape, np.nan)
-        indices[short], relevance[short] = near.indices, near.relevance
-        return filled(found, Recalled(indices, relevance), least=self._least)
+        """What words found, scaled; the nearest behind where that is too little for the prompt."""
+        indices, relevance = found.indices.copy(), found.relevance / found.relevance[:, :1]
+        short = np.flatnonzero((indices >= 0).sum(axis=1) < self._least)
+        if len(short):
+            some = Queries(queries.vectors[short], queries.keys[short])
+            near = self._dense(some, None if allowed is None else allowed[short])
+            more = filled(Recalled(indices[short], relevance[short]), near, least=self._least)
+            indices[short], relevance[short] = more.indices, more.relevance
+        return Recalled(indices, relevance)
 
     def _by_words(self, texts: QueryTexts, allowed: Bool | None) -> Recalled:
         assert self._lexical is not None

@@ -175,19 +175,18 @@ class _Ranker:
             table = ledger.read(Marker(**payload["scores"]))
             self.scores = table.column("score").to_numpy()
         self.guards = Guards(self.config, self.records.inputs, self.records.groups)
+        wide = {"r": max(self.config.recall, self.options.k), "threads": payload["threads"]}
         self.recall = Recall(
             self.config,
             self.pool,
             self.records.inputs,
-            r=max(self.config.recall, self.options.k),
+            **wide,
             least=self.options.k,
-            threads=payload["threads"],
             sparse=load_sparse(ledger, payload["sparse"], "pool"),
         )
         weights = load_weights(ledger, payload["map"])
         self.learned: Learned | None = None
         if weights is not None:
-            wide = {"r": max(self.config.recall, self.options.k), "threads": payload["threads"]}
             self.learned = Learned(weights, self.pool, **wide)
         self.tags = Tags(self.config, self.records.tags)
         self.stats: dict[str, Any] = dict.fromkeys(COUNTED, 0)

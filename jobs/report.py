@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.annotate import pool_labels
 from jobs.case_study import read_cases
 from jobs.embed import ROLES
 from jobs.evaluate import TABLES as METRIC_TABLES
@@ -133,7 +134,7 @@ def _map_rows(
     for marker in settings.values():
         table = run.ledger.read(marker, ["id", "vector"])
         rows |= dict(zip(table["id"].to_pylist(), to_matrix(table["vector"]), strict=True))
-    labels |= _pool_labels(run)
+    labels |= pool_labels(run)
     order = sorted(rows)
     return order, np.stack([rows[i] for i in order]), [labels.get(i) for i in order]
 
@@ -147,13 +148,6 @@ def _labels(run: Run, ids: list[str]) -> dict[str, str | None]:
         table = table.filter(pc.is_in(table["id"], value_set=wanted))
         found.update(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
     return found
-
-
-def _pool_labels(run: Run) -> dict[str, str | None]:
-    """Labels of the candidates that have one."""
-    assert run.pool is not None
-    table = run.ledger.read(run.pool, ["id", "label"])
-    return dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
 
 
 def _candidate_map(run: Run, encoder: str, marker: Marker) -> CandidateMap:
@@ -220,7 +214,7 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _coverage(run: Run, encoder: str) -> Coverage:
-    labels = _pool_labels(run)
+    labels = pool_labels(run)
     candidates = {}
     for name, marker in _names(run, encoder).items():
         ids = run.ledger.read(marker, ["id"])["id"].to_pylist()

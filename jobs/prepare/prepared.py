@@ -13,18 +13,13 @@ import pyarrow.parquet as pq
 from inference.status import Status
 from jobs.errors import DataError
 from jobs.readers.batches import excerpt
-from jobs.readers.row_tables import rejected_table
+from jobs.readers.row_tables import ROW_SCHEMA, rejected_table
 from jobs.storage import Store
 
 FIELDS = [
-    ("id", pa.string()),
-    ("input", pa.large_string()),
-    ("output", pa.large_string()),
-    ("label", pa.string()),
-    ("group", pa.string()),
-    ("tags", pa.list_(pa.string())),
-    ("split", pa.string()),
-    ("source", pa.string()),
+    *(ROW_SCHEMA.field(name) for name in ("id", "input", "output", "label", "group", "tags")),
+    pa.field("split", pa.string()),
+    pa.field("source", pa.string()),
 ]
 TABLES = {"train": "corpus", "dev": "dev", "test": "queries"}
 
@@ -154,7 +149,7 @@ def _write_table(
     if not rows:
         store.remove_file(f"{name}.parquet")
         return {}
-    schema = pa.schema([*FIELDS, *((column, pa.large_string()) for column in extra)])
+    schema = pa.schema([*FIELDS, *(pa.field(name, pa.large_string()) for name in extra)])
     with store.writing(f"{name}.parquet") as file:
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), file, compression="zstd")
     number = {"queries": "query"}.get(name, name)

@@ -5,7 +5,7 @@ from typing import Any
 
 from jobs.reporting.slices import NEAREST, STEPS
 from jobs.reporting.tables import Cell, Table, plain
-from jobs.reporting.words import best_of, p_text
+from jobs.reporting.words import best_of, interval_text, p_text
 
 Rows = Sequence[dict[str, Any]]
 WORST = 10  # records of an arm that the page lists
@@ -107,7 +107,7 @@ def audit_table(rows: Rows) -> Table:
             [
                 *(Cell(plain(row[name])) for name in ("arm", "demonstration_id", "label")),
                 *(_number(plain(row[name])) for name in ("n_shown", "n_scored")),
-                _number(f"{row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"),
+                _number(interval_text(row["accuracy"], row["low"], row["high"])),
                 _number(plain(row["accuracy_otherwise"])),
                 Cell(plain(row["suspect"])),
             ]
@@ -129,7 +129,7 @@ def _number(text: str) -> Cell:
 def _mean(row: dict[str, Any]) -> str:
     if row["low"] is None:
         return plain(row["mean_difference"])
-    return f"{row['mean_difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"
+    return interval_text(row["mean_difference"], row["low"], row["high"], sign="+")
 
 
 def _share(row: dict[str, Any] | None) -> Cell:
@@ -141,4 +141,5 @@ def _share(row: dict[str, Any] | None) -> Cell:
 def _gap(row: dict[str, Any] | None) -> Cell:
     if row is None:
         return _number("-")
-    return _number(f"{row['accuracy_difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]")
+    gap = interval_text(row["accuracy_difference"], row["low"], row["high"], sign="+")
+    return _number(gap)

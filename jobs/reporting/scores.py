@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.reporting.tables import Cell, Table, plain
+from jobs.reporting.words import interval_text
 
 NAMES = {
     "micro_f1": "micro-F1",
@@ -42,19 +43,18 @@ def score_headline(rows: Sequence[Row], scores: Sequence[Row]) -> list[str]:
     """
     scored = [row for row in rows if row["score"] is not None]
     best = max(scored, key=lambda row: row["score"])
-    name, interval = NAMES[best["metric"]], (best["score_low"], best["score_high"])
+    name = NAMES[best["metric"]]
+    score = interval_text(best["score"], best["score_low"], best["score_high"])
     n = len(scored)
     rank = f"has the highest {name} of {n} arms" if n > 1 else f"is the only arm, by {name}"
-    sentences = [
-        f"{best['arm']} {rank}: {_with(best['score'], *interval)}, over {best['n_scored']:,} "
-        "scored queries."
-    ]
+    sentences = [f"{best['arm']} {rank}: {score}, over {best['n_scored']:,} scored queries."]
     for row in scores:
         if (row["arm"], row["metric"]) == (best["arm"], best["metric"]) and row["against"]:
             told = row["low"] > 0 or row["high"] < 0
+            gap = interval_text(row["value"], row["low"], row["high"])
             sentences.append(
                 f"Against random selection ({row['against']}), on the {row['n']:,} queries scored "
-                f"for both, the difference is {_with(row['value'], row['low'], row['high'])}: the "
+                f"for both, the difference is {gap}: the "
                 f"95% interval {'excludes' if told else 'contains'} 0."
             )
     return sentences
@@ -68,7 +68,7 @@ def score_table(scores: Sequence[Row]) -> Table:
     cells = []
     for metric in dict.fromkeys(row["metric"] for row in own):
         rows = [found.get((metric, arm)) for arm in arms]
-        figures = [_with(r["value"], r["low"], r["high"]) if r else "-" for r in rows]
+        figures = [interval_text(r["value"], r["low"], r["high"]) if r else "-" for r in rows]
         cells.append([Cell(NAMES[metric]), *(Cell(text, number=True) for text in figures)])
     return Table(["score [95%]", *arms], cells)
 
@@ -85,7 +85,3 @@ def type_table(slices: Sequence[Row]) -> Table:
         for row in slices
     ]
     return Table(headings, cells)
-
-
-def _with(value: float, low: float, high: float) -> str:
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]"

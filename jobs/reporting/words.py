@@ -28,7 +28,12 @@ def with_interval(row: Row, name: str) -> str:
     """A figure with its interval: `0.470 [0.410, 0.540]`; a dash where there is none."""
     if row[name] is None:
         return "-"
-    return f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
+    return interval_text(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
+def interval_text(value: float, low: float, high: float, *, sign: str = "") -> str:
+    """A figure and its interval; `sign` "+" writes the sign of a positive one too."""
+    return f"{value:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
 
 
 def p_text(p: float | None) -> str:
@@ -161,7 +166,7 @@ def _differences(row: Row) -> str:
 
 def _difference(row: Row, name: str) -> str:
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[f'{name}_difference']:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return interval_text(row[f"{name}_difference"], low, high, sign="+")
 
 
 def _verdict(row: Row) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from jobs.baselines import check_baselines, differing, pairs_of, repeats_of
+from jobs.baselines import check_baselines, differing, pairs_of, repeats_of, settings_of
 from jobs.config import load
 from jobs.errors import ConfigError
 
@@ -101,7 +101,7 @@ def test_repeats_are_arms_that_differ_in_seed_or_repeat_alone(config):
     arms = config(USUAL + "grid: {seed: [0, 1], repeat: [0, 1]}").arms
     assert [len(group) for group in repeats_of(arms)] == [4, 4, 4, 4]
     assert repeats_of(config(USUAL).arms) == []
-    assert differing(arms[0], arms[3]) == ["seed", "repeat"]
+    assert differing(settings_of(arms[0]), settings_of(arms[3])) == ["seed", "repeat"]
 
 
 def test_a_baseline_that_is_no_arm_and_no_method_is_refused(config):
