@@ -1,7 +1,8 @@
 """Which Stage 2 should be the default: chosen on development splits, confirmed on test splits.
 
     DUALDIV_DATA_DIR=FOLDER python -m tests.benchmarks.stage2 --cache FOLDER [DATA ...]
-        [--results FILE] [--seeds 3] [--queries 300] [--dev 60] [--k1 100] [--k 4] [--quick]
+        [--results FILE] [--processes 2] [--seeds 3] [--queries 300] [--dev 60] [--k1 100] [--k 4]
+        [--quick]
 
 DATA: trec (6 coarse labels), chemprot_re, ddi_re and health_advice of DUALDIV_DATA_DIR/tasks;
 all-MiniLM-L6-v2, SmolLM2-135M, decoder `choice`, prompts of at most 1,024 tokens.
@@ -10,17 +11,18 @@ Each seed draws 80% of the training rows, from which dual-div (lambda 10) choose
 their labels. All methods rank the same records for the same queries, which are stratified by label,
 at least 2.5% of each where there are so many; a sentence never sees itself with other marks. The
 development split is the data's own (ChemProt), else a fifth of the training sentences, taken away
-before any draw. FINALISTS are run on it; the largest macro-F1, mean over data sets and seeds, is
-the choice. On the test split the choice meets `knn`, its baseline. Differences are paired by query
-and seed; the 95% intervals resample queries, each with the answers of all seeds, 2,000 times.
+before any draw. FINALISTS are run on it with the first draw; the largest macro-F1, mean over the
+data sets, is the choice. On the test split the choice meets `knn`, its baseline, in every draw.
+Differences are paired by query and seed; the 95% intervals resample queries, each with the answers
+of all seeds, 2,000 times.
 
-The noise floor: `random` per seed, whose spread over the seeds says what a draw is worth, and
-answers of `knn` made anew, of which the share that differs is printed.
+The noise floor: how far macro-F1 of `knn` moves from draw to draw; and the share of its answers
+that differ when the LLM is asked again.
 
-The rule, written before measuring: the choice becomes the default where on the test split its
+The rule, written before any test answer: the choice becomes the default where on the test split its
 macro-F1 is above that of `knn` on at least two data sets, with an interval that leaves out 0 and by
-more than `random` varies, and neither macro-F1 nor accuracy is below it anywhere with an interval
-that leaves out 0.
+more than `knn` moves, and neither macro-F1 nor accuracy is below it anywhere with an interval that
+leaves out 0.
 
 Predictions, written before any answer of the LLM was seen (what labels the four demonstrations have
 had been looked at, on development splits: the nearest one's label gives macro-F1 .37 HealthAdvice,
@@ -37,8 +39,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +73,8 @@ FINALISTS: dict[str, dict[str, Any]] = {
     "dpp": {},
     "mutual-information": {"scale": "mean", "ridge": 0.3},
 }
-FLOOR = "random"
+BASE = "knn"
+AGAIN = 60
 SHARE, LEAST, RESAMPLES = 0.8, 0.025, 2000
 PROMPT_TOKENS, DEV_PART = 1024, 5
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -87,7 +92,9 @@ TREC = {
     "output_prefix": "Kind: ",
 }
 CHEMPROT = "Which relation does the text state between the marked chemical and the marked protein?"
-Answers = dict[tuple[str, int], list[str | None]]
+# Method, seed, and whether it is asked again.
+Run = tuple[str, int, bool]
+Answers = dict[Run, list[str | None]]
 
 
 @dataclass(frozen=True)
@@ -119,23 +126,19 @@ class Data:
 def main() -> None:
     """Measure, and print the tables."""
     asked = _arguments()
-    results = Results(asked.results)
     data = {name: read(name, asked.cache) for name in asked.data}
-    title = f"stage2: k = {asked.k} of k1 = {asked.k1}, {asked.seeds} draws"
-    print(head(title), flush=True)
-    if asked.workload != "test":
-        dev = {name: answers(one, name, "dev", asked, results) for name, one in data.items()}
-        print(
-            f"### Development, {asked.dev} queries\n\n{dev_table(data, dev, asked)}\n", flush=True
-        )
-        asked.chosen = chosen(data, dev, asked)
-        print(f"chosen: {asked.chosen}\n", flush=True)
-    if asked.workload != "dev":
-        test = {name: answers(one, name, "test", asked, results) for name, one in data.items()}
-        again = {name: repeated(one, name, asked, results) for name, one in data.items()}
-        print(f"### Test, {asked.queries} queries\n\n{test_table(data, test, again, asked)}\n")
-        found = {name: differences(data[name], name, test[name], asked) for name in data}
-        print(f"{differences_table(found)}\n\n{bars(verdict(found))}", flush=True)
+    print(head(f"stage2: k = {asked.k} of k1 = {asked.k1}, {asked.seeds} draws"), flush=True)
+    plan = {name: [(method, 0, False) for method in FINALISTS] for name in data}
+    dev = measured(data, "dev", plan, asked)
+    best = chosen(data, dev, asked)
+    print(f"### Development, {asked.dev} queries\n\n{dev_table(data, dev, asked)}\n")
+    print(f"chosen: {best}\n", flush=True)
+    asked.chosen = asked.chosen or best
+    pairs = [(m, seed, False) for m in (BASE, asked.chosen) for seed in range(asked.seeds)]
+    test = measured(data, "test", {name: [*pairs, (BASE, 0, True)] for name in data}, asked)
+    print(f"### Test, {asked.queries} queries\n\n{test_table(data, test, asked)}\n")
+    found = {name: differences(data[name], name, test[name], asked) for name in data}
+    print(f"{differences_table(found)}\n\n{bars(verdict(found))}", flush=True)
 
 
 # The data.
@@ -216,41 +219,45 @@ def queries_of(data: Data, split: str, asked: argparse.Namespace) -> Rows:
 # Answers.
 
 
-def answers(data: Data, name: str, split: str, asked: argparse.Namespace, results: Results) -> Any:
-    """By method and seed: an answer a query."""
-    methods = list(FINALISTS) if split == "dev" else ["knn", asked.chosen, FLOOR]
+def measured(
+    data: dict[str, Data], split: str, plan: dict[str, list[Run]], asked: argparse.Namespace
+) -> dict[str, Answers]:
+    """By data set the answers of its runs, each data set in a process of its own."""
+    with ProcessPoolExecutor(asked.processes, mp_context=get_context("spawn")) as processes:
+        waiting = {
+            name: processes.submit(_answers, name, split, plan[name], asked) for name in data
+        }
+        return {name: one.result() for name, one in waiting.items()}
+
+
+def _answers(name: str, split: str, runs: list[Run], asked: argparse.Namespace) -> Answers:
+    results, data = Results(asked.results), read(name, asked.cache)
     found: Answers = {}
-    for seed in range(asked.seeds):
-        for method in dict.fromkeys(methods):
-            one = partial(answered, data, split, method, seed, asked)
-            found[method, seed] = results.get(_key(name, split, method, seed, asked), one)
+    for method, seed, again in runs:
+        n = asked.dev if split == "dev" else asked.queries
+        key = {"data": name, "split": split, "method": method, "seed": seed, "n": n}
+        key |= {"k": asked.k, "k1": asked.k1} | ({"again": AGAIN} if again else {})
+        one = partial(answered, data, split, method, seed, asked, most=AGAIN if again else None)
+        found[method, seed, again] = results.get(key, one)
     return found
-
-
-def repeated(data: Data, name: str, asked: argparse.Namespace, results: Results) -> list[str]:
-    """The answers of `knn` and seed 0, made anew."""
-    key = _key(name, "test", "knn", 0, asked) | {"again": 1}
-    found: list[str] = results.get(key, lambda: answered(data, "test", "knn", 0, asked))
-    return found
-
-
-def _key(
-    name: str, split: str, method: str, seed: int, asked: argparse.Namespace
-) -> dict[str, Any]:
-    sizes = {"k": asked.k, "k1": asked.k1, "n": asked.dev if split == "dev" else asked.queries}
-    return {"data": name, "split": split, "method": method, "seed": seed, **sizes}
 
 
 def answered(
-    data: Data, split: str, method: str, seed: int, asked: argparse.Namespace
+    data: Data,
+    split: str,
+    method: str,
+    seed: int,
+    asked: argparse.Namespace,
+    *,
+    most: int | None = None,
 ) -> list[str | None]:
-    """Rank, write the prompts, and let the LLM answer them."""
+    """Rank, write the prompts, and let the LLM answer them (the first `most` of them)."""
     queries, pool = queries_of(data, split, asked), pool_of(data, seed, asked)
-    lists = ranked(queries, pool, method, seed, k=asked.k)
+    lists = ranked(queries, pool, method, seed, k=asked.k)[:most]
     llm = engine()
     budget = Budget(PROMPT_TOKENS, TokenCounter(llm.tokenizer), limits=Limits(k=asked.k))
     prompts = []
-    for query, (text, places) in enumerate(zip(queries.texts, lists, strict=True)):
+    for query, places in enumerate(lists):
         shown = [
             Demonstration(
                 id=str(i),
@@ -260,9 +267,8 @@ def answered(
             )
             for i in places
         ]
-        prompts.append(fit(data.task, shown, text, budget=budget).prompt)
-    done = choice(llm, data.task, prompts, Sampling())
-    return [one.prediction for one in done]
+        prompts.append(fit(data.task, shown, queries.texts[query], budget=budget).prompt)
+    return [one.prediction for one in choice(llm, data.task, prompts, Sampling())]
 
 
 def pool_of(data: Data, seed: int, asked: argparse.Namespace) -> Rows:
@@ -299,60 +305,50 @@ def engine() -> VllmEngine:
 # Tables.
 
 
-def _scores(
-    gold: Sequence[str], predicted: Sequence[str | None], task: Task
-) -> tuple[float, float]:
-    found = score(gold, predicted, task.labels)
-    return found.macro_f1, found.accuracy
-
-
-def _means(data: Data, split: str, found: Answers, asked: argparse.Namespace) -> dict[str, Any]:
-    """By method: mean macro-F1 and accuracy over the seeds, and the spread of macro-F1."""
+def _figures(
+    data: Data, split: str, found: Answers, method: str, asked: argparse.Namespace
+) -> npt.NDArray[np.float64]:
+    """(seeds, 2): macro-F1 and accuracy of a method in each draw."""
     gold = queries_of(data, split, asked).labels
-    methods = dict.fromkeys(method for method, _ in found)
-    each = {
-        method: np.array(
-            [_scores(gold, found[method, seed], data.task) for seed in range(asked.seeds)]
-        )
-        for method in methods
-    }
-    return {method: (*rows.mean(axis=0), np.ptp(rows[:, 0])) for method, rows in each.items()}
+    lists = [told for (m, _, again), told in found.items() if m == method and not again]
+    scores = [score(gold, told, data.task.labels) for told in lists]
+    return np.array([(one.macro_f1, one.accuracy) for one in scores])
 
 
 def dev_table(data: dict[str, Data], found: dict[str, Answers], asked: argparse.Namespace) -> str:
     """Macro-F1 (accuracy) of the finalists, and the mean that decides."""
-    means = {name: _means(data[name], "dev", found[name], asked) for name in data}
     rows = []
     for method in FINALISTS:
-        cells = [f"{means[name][method][0]:.3f} ({means[name][method][1]:.3f})" for name in data]
-        mean = np.mean([means[name][method][:2] for name in data], axis=0)
-        rows.append([method, *cells, f"{mean[0]:.3f} ({mean[1]:.3f})"])
+        each = [_figures(data[name], "dev", found[name], method, asked)[0] for name in data]
+        rows.append([method, *(f"{f1:.3f} ({hits:.3f})" for f1, hits in (*each, np.mean(each, 0)))])
     return table(["macro-F1 (accuracy)", *data, "mean"], rows)
 
 
 def chosen(data: dict[str, Data], found: dict[str, Answers], asked: argparse.Namespace) -> str:
     """The finalist with the largest mean macro-F1."""
-    means = {name: _means(data[name], "dev", found[name], asked) for name in data}
-    return max(FINALISTS, key=lambda method: np.mean([means[name][method][0] for name in data]))
+
+    def mean(method: str) -> float:
+        each = [_figures(data[name], "dev", found[name], method, asked)[0, 0] for name in data]
+        return float(np.mean(each))
+
+    return max(FINALISTS, key=mean)
 
 
-def test_table(
-    data: dict[str, Data],
-    found: dict[str, Answers],
-    again: dict[str, list[str]],
-    asked: argparse.Namespace,
-) -> str:
-    """Means over the seeds on the test splits, and how much chance moves them."""
+def test_table(data: dict[str, Data], found: dict[str, Answers], asked: argparse.Namespace) -> str:
+    """Means over the draws on the test splits, and how much chance moves them."""
     rows = []
     for name, one in data.items():
-        means = _means(one, "test", found[name], asked)
-        changed = np.mean([a != b for a, b in zip(again[name], found[name]["knn", 0], strict=True)])
+        figures = [
+            _figures(one, "test", found[name], method, asked) for method in (BASE, asked.chosen)
+        ]
+        cells = [f"{f1:.3f} ({hits:.3f})" for f1, hits in (rows.mean(axis=0) for rows in figures)]
+        again = found[name][BASE, 0, True]
+        first = found[name][BASE, 0, False][: len(again)]
+        changed = np.mean([a != b for a, b in zip(again, first, strict=True)])
         n = len(queries_of(one, "test", asked).labels)
-        cells = [f"{f1:.3f} ({accuracy:.3f})" for f1, accuracy, _ in means.values()]
-        rows.append([name, n, *cells, f"{means[FLOOR][2]:.3f}", f"{changed:.3f}"])
-    methods = list(dict.fromkeys(method for method, _ in found[next(iter(data))]))
-    chance = [f"{FLOOR}: spread over seeds", "knn again: answers that differ"]
-    return table(["macro-F1 (accuracy)", "queries", *methods, *chance], rows)
+        rows.append([name, n, *cells, f"{np.ptp(figures[0][:, 0]):.3f}", f"{changed:.3f}"])
+    chance = [f"{BASE} from draw to draw", f"{BASE} again: answers that differ"]
+    return table(["macro-F1 (accuracy)", "queries", BASE, asked.chosen, *chance], rows)
 
 
 def differences(data: Data, name: str, found: Answers, asked: argparse.Namespace) -> dict[str, Any]:
@@ -362,15 +358,15 @@ def differences(data: Data, name: str, found: Answers, asked: argparse.Namespace
     truth = np.array([codes[label] for label in gold])
     told = np.array(
         [
-            [[codes.get(one, len(codes)) for one in found[m, s]] for s in range(asked.seeds)]
-            for m in ("knn", asked.chosen)
+            [[codes.get(one, len(codes)) for one in found[m, s, False]] for s in range(asked.seeds)]
+            for m in (BASE, asked.chosen)
         ]
     )
     rng = np.random.default_rng(_digest(name))
     draws = [np.arange(len(gold)), *rng.integers(0, len(gold), (RESAMPLES, len(gold)))]
     gained = np.array([_gain(truth[d], told[:, :, d], len(codes)) for d in draws])
     low, high = np.percentile(gained[1:], [2.5, 97.5], axis=0)
-    floor = _means(data, "test", found, asked)[FLOOR][2]
+    floor = np.ptp(_figures(data, "test", found, BASE, asked)[:, 0])
     return {"gain": gained[0], "low": low, "high": high, "floor": floor}
 
 
@@ -419,8 +415,8 @@ def _arguments() -> argparse.Namespace:
     asked.add_argument("--dev", type=int, default=60)
     asked.add_argument("--k1", type=int, default=100)
     asked.add_argument("--k", type=int, default=4)
-    asked.add_argument("--workload", choices=("all", "dev", "test"), default="all")
-    asked.add_argument("--chosen", default="probe", help="with --workload test")
+    asked.add_argument("--processes", type=int, default=2)
+    asked.add_argument("--chosen", help="on the test split instead of the choice")
     asked.add_argument("--quick", action="store_true")
     options = asked.parse_args()
     if options.quick:
