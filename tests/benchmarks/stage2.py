@@ -134,7 +134,7 @@ def main() -> None:
     print(f"### Development, {asked.dev} queries\n\n{dev_table(data, dev, asked)}\n")
     print(f"chosen: {best}\n", flush=True)
     asked.chosen = asked.chosen or best
-    pairs = [(m, seed, False) for m in (BASE, asked.chosen) for seed in range(asked.seeds)]
+    pairs = [(m, seed, False) for seed in range(asked.seeds) for m in (BASE, asked.chosen)]
     test = measured(data, "test", {name: [*pairs, (BASE, 0, True)] for name in data}, asked)
     print(f"### Test, {asked.queries} queries\n\n{test_table(data, test, asked)}\n")
     found = {name: differences(data[name], name, test[name], asked) for name in data}
