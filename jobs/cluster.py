@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jobs import interrupts
+from jobs import capacity, interrupts
 from jobs.config_schema import ClusterConfig, WorkersConfig
 from jobs.errors import ERRORS, ClusterError, DualdivError
 from jobs.ledger import Marker, Unit
@@ -35,6 +35,9 @@ RAY_ENV = {
 # kills its worker every time must not be tried for ever.
 MAX_RESTARTS = 50
 
+# How long what others hold must stay the same to be theirs, and how long it is waited for.
+SETTLE_S, SETTLE_MOST_S = 5.0, 30.0
+
 Work = Callable[[dict[str, Any]], Marker]
 
 
@@ -49,11 +52,13 @@ def connected(config: ClusterConfig) -> Iterator[None]:
         os.environ.setdefault(key, value)
     import ray
 
+    # Submitted with `ray job submit`, the address of the cluster stands in the environment.
+    address = os.environ.get("RAY_ADDRESS") or config.address
+    # What a Ray of this process has does not grow.
+    _known.update(declared=None if address == "local" else capacity.declared(config), held={})
     if ray.is_initialized():
         yield
         return
-    # Submitted with `ray job submit`, the address of the cluster stands in the environment.
-    address = os.environ.get("RAY_ADDRESS") or config.address
     options: dict[str, Any] = {"address": address}
     if address == "local":
         options |= {
@@ -74,6 +79,8 @@ def connected(config: ClusterConfig) -> Iterator[None]:
         reason = f"{type(error).__name__}: {error}"
         raise ClusterError(f"cluster.address = {address}: {what}: {reason}") from None
     _calm_ray_data()
+    if address != "local":
+        _known["held"] = _held_by_others()
     try:
         yield
     finally:
@@ -107,28 +114,70 @@ def ray_errors() -> tuple[type[Exception], ...]:
     )
 
 
+def nodes() -> list[dict[str, float]]:
+    """What each node has for this run: as declared in `cluster.nodes`, else those that are alive.
+
+    What others held when the run began (its own entrypoint, another job) is not among it.
+    """
+    import ray
+
+    if _known["declared"] is not None:
+        return list(_known["declared"])
+    held = _known["held"]
+    return [_less(n["Resources"], held.get(n.get("NodeID"), {})) for n in ray.nodes() if n["Alive"]]
+
+
+# Of the cluster that this process is connected to.
+_known: dict[str, Any] = {"declared": None, "held": {}}
+
+
+def _less(total: dict[str, float], held: dict[str, float]) -> dict[str, float]:
+    return {name: amount - held.get(name, 0.0) for name, amount in total.items()}
+
+
+def _held_by_others() -> dict[str, dict[str, float]]:
+    """CPUs and GPUs in use before this run asks for any, by node.
+
+    A run that was just killed gives its own back within seconds: only what stays is counted.
+    """
+    last, held = None, _in_use()
+    deadline = time.monotonic() + SETTLE_MOST_S
+    while held and held != last and time.monotonic() < deadline:
+        time.sleep(SETTLE_S)
+        last, held = held, _in_use()
+    return held
+
+
+def _in_use() -> dict[str, dict[str, float]]:
+    import ray
+    from ray._private.state import available_resources_per_node
+
+    free, found = available_resources_per_node(), {}
+    for node in ray.nodes():
+        if not node["Alive"] or node["NodeID"] not in free:
+            continue
+        have, left = node["Resources"], free[node["NodeID"]]
+        used = {n: have[n] - left.get(n, 0.0) for n in ("CPU", "GPU") if n in have}
+        used = {name: amount for name, amount in used.items() if amount > 0}
+        if used:
+            found[node["NodeID"]] = used
+    return found
+
+
 def n_workers(workers: WorkersConfig, n_units: int) -> int:
-    """Actors to start: as configured, else as many as fit the cluster, never more than units.
+    """Workers to start: as configured, else as many as fit the cluster, never more than units.
 
     Raises:
         ClusterError: Not even one fits; names the sum.
     """
-    import ray
-
-    have = ray.cluster_resources()
-    gpus = workers.gpus or 0.0
-    fits = 0
-    for node in ray.nodes():
-        if node["Alive"]:
-            room = int(node["Resources"].get("CPU", 0.0) // workers.cpus)
-            if gpus:
-                room = min(room, int(node["Resources"].get("GPU", 0.0) // gpus))
-            fits += room
+    here, each = nodes(), capacity.request(workers)
+    fits = capacity.room(here, each)
     if fits < 1:
+        wanted = capacity.told({"CPU": 0.0, "GPU": 0.0} | each)
+        total = {name: sum(node.get(name, 0.0) for node in here) for name in ("CPU", "GPU", *each)}
         raise ClusterError(
-            f"an actor needs {workers.cpus:g} CPUs and {gpus:g} GPUs; the cluster has "
-            f"{have.get('CPU', 0.0):g} CPUs and {have.get('GPU', 0.0):g} GPUs, on no node enough. "
-            "Lower cluster.<stage>.cpus or .gpus, or join a larger cluster."
+            f"an actor needs {wanted}; the cluster has {capacity.told(total)}, on no node enough. "
+            "Lower cluster.<stage>.cpus, .gpus, .memory or .resources, or join a larger cluster."
         )
     return max(1, min(workers.actors or fits, fits, n_units))
 
@@ -140,12 +189,7 @@ def threads(workers: WorkersConfig) -> int:
 
 def with_gpus(workers: WorkersConfig, wanted: float) -> WorkersConfig:
     """Give each actor GPUs where the config leaves it open and the cluster has some."""
-    import ray
-
-    if workers.gpus is not None:
-        return workers
-    have = ray.cluster_resources().get("GPU", 0.0)
-    return workers.model_copy(update={"gpus": float(wanted) if have else 0.0})
+    return capacity.with_gpus(workers, wanted, nodes())
 
 
 class UnitActor:
@@ -195,11 +239,7 @@ def run_units(
     most = n_workers(workers, len(payloads))
     items = [{"unit": json.dumps(payload)} for payload in payloads]
     dataset = ray.data.from_items(items, override_num_blocks=len(items))
-    common: dict[str, Any] = {
-        "batch_size": 1,
-        "num_cpus": workers.cpus,
-        "num_gpus": workers.gpus or None,
-    }
+    common: dict[str, Any] = {"batch_size": 1, **capacity.ray_options(workers)}
     if stateful:
         # Not a fixed size: a pool that wants more actors than are left after a node died hangs.
         pool = ray.data.ActorPoolStrategy(

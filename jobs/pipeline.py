@@ -9,6 +9,7 @@ from typing import Any
 from jobs import (
     annotate,
     assemble,
+    capacity,
     embed,
     evaluate,
     generate,
@@ -20,7 +21,7 @@ from jobs import (
 )
 from jobs import select as stage1
 from jobs.checks import check_config
-from jobs.cluster import connected, ray_errors
+from jobs.cluster import connected, nodes, ray_errors
 from jobs.config import Config
 from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError
 from jobs.ledger import Ledger, fingerprint
@@ -99,6 +100,7 @@ def execute(
         run.manifest = _begin(run, hold.run_id)
         try:
             with connected(config.file.cluster):
+                capacity.check(capacity.needs(config, nodes(), until=until), nodes())
                 for name in list(STAGES)[: list(STAGES).index(until) + 1]:
                     interrupts.check()
                     hold.check()

@@ -20,8 +20,9 @@ from jobs.config_schema import Arm, TableConfig
 from jobs.content_free import CONTENT_FREE_TOKENS, prompts_planned
 from jobs.embed import encoder_spec, identify
 from jobs.engines import engine_spec, tokenizer_of
-from jobs.errors import ConfigError
+from jobs.errors import ClusterError, ConfigError
 from jobs.ledger import Ledger
+from jobs.plan_cluster import plan_cluster
 from jobs.plan_lines import lines_of
 from jobs.plan_select import Stage1Plan, plan_settings
 from jobs.plan_sparse import plan_sparse, sparse_lines
@@ -56,6 +57,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
     Raises:
         ConfigError: As `run`.
         DataError: The first file of a table cannot be read.
+        ClusterError: A stage asks for more than the cluster has; all else is printed before.
     """
     check_config(config, until="report")
     Store(config.out).check()
@@ -80,8 +82,12 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
     for table in tables.values():
         del table["sample_texts"], table["sample_outputs"]
         table["n_labels_seen"] = len(table.pop("labels_seen"))
-    for line in _lines(answer, plans):
+    answer["cluster"] = plan_cluster(config)
+    for line in [*_lines(answer, plans), *answer["cluster"].pop("lines")]:
         progress.line("plan", line)
+    refusal = answer["cluster"].pop("refusal")
+    if refusal is not None:
+        raise ClusterError(refusal)
     return answer
 
 

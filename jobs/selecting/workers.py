@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from jobs.capacity import ray_options
 from jobs.cluster import threads
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
@@ -17,7 +18,8 @@ from jobs.vectors import Matrix
 from selection.arrays import rows_of
 
 MAX_RESTARTS = 3
-START_TIMEOUT_S = 300.0
+# An autoscaler may have to start nodes first, which takes it minutes.
+START_TIMEOUT_S = 900.0
 WHOLE = {"all": Ground()}
 
 
@@ -95,7 +97,7 @@ class Workers:
         import ray
 
         gpus = self._resources.gpus or 0
-        actor = ray.remote(SelectWorker).options(num_cpus=self._resources.cpus, num_gpus=gpus)
+        actor = ray.remote(SelectWorker).options(**ray_options(self._resources))
         dealt = self._dealt[number]
         return actor.remote(
             self._out,

@@ -70,10 +70,12 @@ def test_whatever_ray_raises_at_its_start_is_told_as_of_the_cluster(monkeypatch,
 
 
 def test_what_cannot_fit_is_refused_with_the_sum(embedded_ray):
-    with pytest.raises(ClusterError, match=r"needs 4 CPUs and 0 GPUs; the cluster has 2 CPUs"):
+    with pytest.raises(ClusterError, match=r"needs 4 CPUs, 0 GPUs; the cluster has 2 CPUs"):
         n_workers(WorkersConfig(cpus=4), 10)
-    with pytest.raises(ClusterError, match=r"needs 1 CPUs and 2 GPUs; .* and 0 GPUs"):
+    with pytest.raises(ClusterError, match=r"needs 1 CPUs, 2 GPUs; .*, 0 GPUs"):
         n_workers(WorkersConfig(gpus=2), 10)
+    with pytest.raises(ClusterError, match=r"1 CPUs, 0 GPUs, 1 tpu; .*, 0 tpu, on no node"):
+        n_workers(WorkersConfig(resources={"tpu": 1.0}), 10)
 
 
 def test_never_more_workers_than_units_or_than_fit(embedded_ray):
