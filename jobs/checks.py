@@ -53,6 +53,24 @@ def check_config(config: Config, *, until: str) -> None:
         _check_engines(config)
 
 
+def remote_code(config: Config) -> list[str]:
+    """A warning for each model in use that is allowed to run Python of its own."""
+    file = config.file
+    encoders = sorted(
+        {arm.encoder for arm in config.arms if file.encoders[arm.encoder].trust_remote_code}
+    )
+    engines = sorted(
+        {a.engine for a in config.arms if file.engines[a.engine].extra.get("trust_remote_code")}
+    )
+    models = [(f"encoders.{name}", file.encoders[name].model) for name in encoders]
+    models += [(f"engines.{name}", file.engines[name].model) for name in engines]
+    return [
+        f"{key}: trust_remote_code is on, so Python that comes with {model or 'the preset'} runs "
+        "here with all rights of this job"
+        for key, model in models
+    ]
+
+
 def _check_apart(files: list[SourceFile], out: str, *, key: str) -> None:
     inside = os.path.abspath(out) + os.sep
     own = [file.path for file in files if file.path.startswith(inside)]

@@ -14,6 +14,7 @@ from jobs import interrupts
 from jobs.config import Config, load
 from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
+from jobs.redaction import redact
 
 STAGE_VERBS = ("ingest", "embed", "select", "rank", "assemble", "generate", "evaluate", "report")
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        traceback.print_exc()
+        print(redact(traceback.format_exc()), end="", file=sys.stderr)
         text = f"this is a bug of dualdiv, please report it with the lines above ({error!r})."
         return _fail(arguments, 70, "InvariantError", text)
     if arguments.json:
@@ -50,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(arguments: argparse.Namespace, code: int, kind: str, text: str) -> int:
-    print(f"{kind}: {text}", file=sys.stderr)
+    text = redact(text)
+    # The last line says the code: `ray job` tells 1 whatever it was.
+    print(f"{kind}: {text}\nexit code {code}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"result": "failed", "exit_code": code, "error": kind, "message": text}))
     return code
@@ -140,7 +143,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
 
     config = _load(arguments)
     until = "report" if arguments.verb == "run" else arguments.verb
-    print(f"--- resolved config\n{config.as_yaml()}---", file=sys.stderr)
+    print(f"--- resolved config\n{redact(config.as_yaml())}---", file=sys.stderr)
     result = execute(
         config, until=until, progress=Progress(), fail_on_rejects=arguments.fail_on_rejects
     )
@@ -159,7 +162,7 @@ def _plan(arguments: argparse.Namespace) -> dict[str, Any]:
     from jobs.plan import plan
 
     config = _load(arguments)
-    print(f"--- resolved config\n{config.as_yaml()}---", file=sys.stderr)
+    print(f"--- resolved config\n{redact(config.as_yaml())}---", file=sys.stderr)
     return plan(config, progress=Progress())
 
 

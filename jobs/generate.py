@@ -23,6 +23,7 @@ from jobs.content_free import NEUTRAL, distinct_sets, warn_of_many, with_content
 from jobs.engines import engine_spec, plain_engine
 from jobs.errors import ClusterError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
+from jobs.redaction import without_secrets
 from jobs.run import Run
 from jobs.spill import value_counts
 from jobs.tasks import plain_task, task_from, task_of
@@ -183,7 +184,7 @@ class GenerateWork:
             "wall_s": wall_s,
             "n_tokens": sum(row["prompt_tokens"] + row["output_tokens"] for row in sent),
             "n_rebuilds": self.engine.n_rebuilds,
-            "engine": json.loads(json.dumps(dict(settings), default=str)),
+            "engine": without_secrets(json.loads(json.dumps(dict(settings), default=str))),
         }
 
 

@@ -20,7 +20,7 @@ from jobs import (
     rank,
 )
 from jobs import select as stage1
-from jobs.checks import check_config
+from jobs.checks import check_config, remote_code
 from jobs.cluster import connected, nodes, ray_errors
 from jobs.config import Config
 from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError
@@ -98,6 +98,8 @@ def execute(
     with lock.held(ledger.store, warn=progress.warn) as hold:
         run = Run(config=config, ledger=ledger, progress=progress)
         run.manifest = _begin(run, hold.run_id)
+        for text in remote_code(config):
+            progress.warn(text)
         try:
             with connected(config.file.cluster):
                 capacity.check(capacity.needs(config, nodes(), until=until), nodes())

@@ -14,7 +14,7 @@ from inference.kinds import ANSWERED_BY_OUTPUT
 from inference.models import resolve
 from inference.prompts import PromptSpec, build
 from inference.tasks import Task
-from jobs.checks import check_config
+from jobs.checks import check_config, remote_code
 from jobs.config import Config
 from jobs.config_schema import Arm, TableConfig
 from jobs.content_free import CONTENT_FREE_TOKENS, prompts_planned
@@ -60,6 +60,8 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
         ClusterError: A stage asks for more than the cluster has; all else is printed before.
     """
     check_config(config, until="report")
+    for text in remote_code(config):
+        progress.warn(text)
     Store(config.out).check()
     tables = {name: _table(config, name) for name in ("corpus", "queries")}
     encoders = {

@@ -3,6 +3,8 @@
 import sys
 import time
 
+from jobs.redaction import redact
+
 EVERY_S = 30.0
 
 
@@ -17,7 +19,7 @@ class Progress:
     def line(self, stage: str, text: str) -> None:
         """Print a line that is always wanted."""
         if not self.quiet:
-            print(f"{stage:<9}{text}", file=sys.stderr, flush=True)
+            print(f"{stage:<9}{redact(text)}", file=sys.stderr, flush=True)
 
     def tick(self, stage: str, text: str) -> None:
         """Print a line if the stage has said nothing for a while."""
@@ -28,6 +30,7 @@ class Progress:
 
     def warn(self, text: str) -> None:
         """Print a warning once and keep it for manifest and report."""
+        text = redact(text)
         if text not in self.warnings:
             self.warnings.append(text)
             self.line("warning", text)
