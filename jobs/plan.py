@@ -22,7 +22,7 @@ from jobs.embed import encoder_spec, identify
 from jobs.engines import engine_spec, tokenizer_of
 from jobs.errors import ClusterError, ConfigError
 from jobs.ledger import Ledger
-from jobs.plan_cluster import plan_cluster
+from jobs.plan_requests import plan_requests
 from jobs.plan_lines import lines_of
 from jobs.plan_select import Stage1Plan, plan_settings
 from jobs.plan_sparse import plan_sparse, sparse_lines
@@ -84,7 +84,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
     for table in tables.values():
         del table["sample_texts"], table["sample_outputs"]
         table["n_labels_seen"] = len(table.pop("labels_seen"))
-    answer["cluster"] = plan_cluster(config)
+    answer["cluster"] = plan_requests(config)
     for line in [*_lines(answer, plans), *answer["cluster"].pop("lines")]:
         progress.line("plan", line)
     refusal = answer["cluster"].pop("refusal")

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs import capacity, plan_cluster
+from jobs import capacity, plan_requests
 from jobs.config import load
 from jobs.config_schema import ClusterConfig, WorkersConfig
 from jobs.errors import ClusterError, ConfigError
@@ -95,9 +95,9 @@ def test_what_others_hold_is_not_counted(config):
 
 def test_declared_nodes_stand_for_those_that_are_not_there_yet(config):
     nodes = [{"count": 3, "cpus": 8.0, "gpus": 1.0}, {"count": 1, "cpus": 0.0}]
-    found = plan_cluster.nodes_planned(config({"nodes": nodes}).file.cluster)
+    found = plan_requests.nodes_planned(config({"nodes": nodes}).file.cluster)
     assert [n["GPU"] for n in found] == [1.0, 1.0, 1.0, 0.0]
-    answer = plan_cluster.plan_cluster(config({"nodes": nodes, "generate": {"actors": 3}}))
+    answer = plan_requests.plan_requests(config({"nodes": nodes, "generate": {"actors": 3}}))
     assert answer["refusal"] is None
     assert answer["stages"]["generate"] == {
         "each": {"CPU": 1.0, "GPU": 1.0},
@@ -109,7 +109,7 @@ def test_declared_nodes_stand_for_those_that_are_not_there_yet(config):
 
 def test_this_machine_is_planned_for_where_no_cluster_is_named(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    (here,) = plan_cluster.nodes_planned(ClusterConfig(cpus=3))
+    (here,) = plan_requests.nodes_planned(ClusterConfig(cpus=3))
     assert here["CPU"] == 3
     assert here["memory"] > 2**28
 

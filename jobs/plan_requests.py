@@ -38,7 +38,7 @@ def this_machine(config: ClusterConfig) -> dict[str, float]:
     }
 
 
-def plan_cluster(config: Config) -> dict[str, Any]:
+def plan_requests(config: Config) -> dict[str, Any]:
     """The nodes, what each stage asks for, and the lines that say so.
 
     Raises:
