@@ -103,6 +103,8 @@ def _calm_ray_data() -> None:
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # It takes what a callback raises for a bug of its own, and prints the stack.
+    logging.getLogger("ray.data.exceptions").setLevel(logging.CRITICAL)
     # Restart limits have no other way in until Ray 2.64, which the dependencies exclude.
     warnings.filterwarnings("ignore", message=r"`ray_remote_args", module=__name__)
     context = ray.data.DataContext.get_current()

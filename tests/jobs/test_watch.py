@@ -69,6 +69,7 @@ def watched(store, watch, payloads):
         watch.stretch("embed", pending=names, asked="1 CPUs and 0 GPUs") as stretch,
         stretch.wait(),
     ):
+        stretch.beat_s = STALL_S / 4
         for marker in run_units(
             Work(str(store.root)),
             payloads,
@@ -78,25 +79,28 @@ def watched(store, watch, payloads):
         ):
             state = json.loads(store.read_bytes(watching.NAME))
             watch.finished(marker.table, marker.rows)
+            # A worker is there now: until then it may take as long as the machine is busy.
+            watch.stall_s = STALL_S
             yield marker.name, state
 
 
 @pytest.mark.ray
 def test_a_worker_that_sleeps_is_a_stall_and_one_that_computes_is_none(tmp_path, embedded_ray):
     store, made = Store(str(tmp_path)), []
-    watch = Watch(Progress(quiet=True), stall_s=STALL_S)
-    payloads = [payload("busy", computes_s=2 * STALL_S), payload("stuck", sleeps_s=20)]
+    watch = Watch(Progress(quiet=True), stall_s=60.0)
+    payloads = [payload("first"), payload("busy", computes_s=2 * STALL_S)]
+    payloads += [payload("stuck", sleeps_s=20)]
     with pytest.raises(ClusterError) as told:
         made.extend(watched(store, watch, payloads))
-    ((name, state),) = made
-    assert name == "busy"
+    assert [name for name, _ in made] == ["first", "busy"]
+    state = made[1][1]
     text = str(told.value)
     assert "embed: no progress for 2 s (timeouts.stall_s). Pending: 1: made/stuck.parquet." in text
     assert "at made/stuck for" in text
     assert "asks for 1 CPUs and 0 GPUs; free: 1 of 2 CPUs and 0 of 0 GPUs on 1 nodes" in text
     # What another process could read meanwhile.
     assert state["stretch"]["pending"] == ["made/busy.parquet", "made/stuck.parquet"]
-    assert state["stretch"]["rows"] == 5
+    assert state["stretch"]["rows"] == 10
     (worker,) = state["stretch"]["workers"]
     assert worker["at"] == "made/busy"
     assert worker["peak_bytes"] > 20 * 2**20
@@ -107,7 +111,7 @@ def test_a_worker_that_sleeps_is_a_stall_and_one_that_computes_is_none(tmp_path,
     assert events[1]["pending"] == ["made/stuck.parquet"]
     assert events[2]["text"] == text
     (rows,) = scraped(["dualdiv_rows_total{", 'Stage="embed"'.lower()])
-    assert rows.endswith(" 10.0")
+    assert rows.endswith(" 15.0")
 
 
 def test_a_wait_for_select_actors_ends_when_the_run_is_given_up(monkeypatch):
