@@ -113,6 +113,8 @@ def _calm_ray_data() -> None:
     context.enable_rich_progress_bars = False
     context.use_ray_tqdm = False
     context.custom_execution_callback_classes = [StallCheck]
+    # Its own guard counts finished units alone, and some take longer than its half hour.
+    context.execution_no_progress_timeout_s = -1
 
 
 def ray_errors() -> tuple[type[Exception], ...]:

@@ -1,4 +1,4 @@
-"""`plan --calibrate`: run the stages on a sample, and keep how fast they were and what they held."""
+"""`plan --calibrate`: run the stages on a sample; keep how fast they were and what they held."""
 
 import time
 from collections.abc import Mapping
@@ -132,7 +132,7 @@ def written(found: Mapping[str, Any], store: Store) -> dict[str, int]:
     chosen = 0
     for entry in found["selections"].values():
         marker = Marker(**entry["candidates"])
-        parts = len(marker.stats["partitions"])
+        parts = int(marker.stats["partitions"])
         names = [f"{marker.folder}/local-{p:05d}.parquet" for p in range(parts)]
         chosen += marker.bytes + sum(store.size(name) or 0 for name in names)
     return {

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+import ray
 
 from jobs import watch as watching
+from jobs.board import board
 from jobs.cluster import run_units
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ClusterError
@@ -22,7 +24,7 @@ from jobs.storage import Store
 from jobs.stretch import Stretch, stalled
 from jobs.watch import Watch
 
-STALL_S = 2.0
+STALL_S = 3.0
 
 
 @dataclass
@@ -47,8 +49,6 @@ def payload(name, *, computes_s=0.0, sleeps_s=0.0):
 
 def scraped(words, *, within_s=25.0):
     """What the node's metrics endpoint says once it says these words."""
-    import ray
-
     (node,) = ray.nodes()
     url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
     until = time.monotonic() + within_s
@@ -90,12 +90,13 @@ def test_a_worker_that_sleeps_is_a_stall_and_one_that_computes_is_none(tmp_path,
     watch = Watch(Progress(quiet=True), stall_s=60.0)
     payloads = [payload("first"), payload("busy", computes_s=2 * STALL_S)]
     payloads += [payload("stuck", sleeps_s=20)]
+    ray.get(board().read.remote("nobody"))  # it is up, however busy the machine
     with pytest.raises(ClusterError) as told:
         made.extend(watched(store, watch, payloads))
     assert [name for name, _ in made] == ["first", "busy"]
     state = made[1][1]
     text = str(told.value)
-    assert "embed: no progress for 2 s (timeouts.stall_s). Pending: 1: made/stuck.parquet." in text
+    assert "embed: no progress for 3 s (timeouts.stall_s). Pending: 1: made/stuck.parquet." in text
     assert "at made/stuck for" in text
     assert "asks for 1 CPUs and 0 GPUs; free: 1 of 2 CPUs and 0 of 0 GPUs on 1 nodes" in text
     # What another process could read meanwhile.
