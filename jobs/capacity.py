@@ -120,25 +120,17 @@ def check(wanted: Sequence[Need], nodes: Sequence[Amounts]) -> None:
     Raises:
         ClusterError: Names each stage that does not fit, with the sum.
     """
-    text = refusal(wanted, nodes)
-    if text is not None:
-        raise ClusterError(text)
-
-
-def refusal(wanted: Sequence[Need], nodes: Sequence[Amounts]) -> str | None:
-    """Which stages do not fit, with the sums; None: all do."""
     lines = [_lack(need, nodes) for need in wanted if room(nodes, need.each) < need.workers]
-    if not lines:
-        return None
-    return "\n".join(lines) + (
-        "\nLower cluster.<stage>.actors or what each asks for, join a larger cluster, or say in "
-        "cluster.nodes what it grows to."
-    )
+    if lines:
+        raise ClusterError(
+            "\n".join(lines) + "\nLower cluster.<stage>.actors or what each asks for, join a "
+            "larger cluster, or say in cluster.nodes what it grows to."
+        )
 
 
 def _lack(need: Need, nodes: Sequence[Amounts]) -> str:
     total = {name: sum(node.get(name, 0.0) for node in nodes) for name in need.each}
-    asked = {name: need.workers * amount for name, amount in need.each.items()}
+    asked = _asked(need)
     short = [name for name in asked if asked[name] > total[name] + EPSILON]
     count = f"{need.workers} worker{'s' if need.workers > 1 else ''}"
     each = told(need.each)
@@ -168,14 +160,26 @@ def amount_of(name: str, amount: float) -> str:
 
 
 def lines_of(wanted: Sequence[Need], nodes: Sequence[Amounts]) -> list[str]:
-    """What `plan` says: the cluster, and per stage what it asks for and what would fit."""
-    names = sorted({name for node in nodes for name in node} & {"CPU", "GPU"})
-    total = {name: sum(node.get(name, 0.0) for node in nodes) for name in names}
-    lines = [f"cluster: {len(nodes)} node{'s' if len(nodes) != 1 else ''}, {told(total)}"]
-    for need in wanted:
-        asked = {name: need.workers * amount for name, amount in need.each.items()}
-        lines.append(
-            f"  {need.stage}: {need.workers} x ({told(need.each)}) = {told(asked)}; "
-            f"{room(nodes, need.each):,} would fit"
-        )
-    return lines
+    """What `plan` says of each stage: what it asks for, and how many of it would fit."""
+    return [
+        f"{need.stage} asks for {need.workers} x ({told(need.each)})"
+        + (f" = {told(_asked(need))}" if need.workers > 1 else "")
+        + f"; {room(nodes, need.each):,} would fit"
+        for need in wanted
+    ]
+
+
+def as_dict(wanted: Sequence[Need], nodes: Sequence[Amounts]) -> dict[str, dict[str, object]]:
+    """The same as plain data, by stage."""
+    return {
+        need.stage: {
+            "each": dict(need.each),
+            "workers": need.workers,
+            "would_fit": room(nodes, need.each),
+        }
+        for need in wanted
+    }
+
+
+def _asked(need: Need) -> dict[str, float]:
+    return {name: need.workers * amount for name, amount in need.each.items()}

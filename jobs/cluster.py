@@ -9,12 +9,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jobs import capacity, interrupts
+from jobs import capacity, interrupts, pulse, watch
 from jobs.config_schema import ClusterConfig, WorkersConfig
 from jobs.errors import ERRORS, ClusterError, DualdivError
 from jobs.ledger import Marker, Unit
 from jobs.progress import Progress
+from jobs.pulse import Teller
 from jobs.run import Run
+from jobs.stretch import Stretch
 
 WORKER_ENV = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -79,18 +81,37 @@ def connected(config: ClusterConfig) -> Iterator[None]:
         reason = f"{type(error).__name__}: {error}"
         raise ClusterError(f"cluster.address = {address}: {what}: {reason}") from None
     _calm_ray_data()
-    if address != "local":
-        _known["held"] = _held_by_others()
     try:
+        if address != "local":
+            _known["held"] = _held_by_others()
         yield
     finally:
         ray.shutdown()
+
+
+class StallCheck:
+    """What Ray Data calls between its steps, so that it stops where the driver waits for it."""
+
+    def before_execution_starts(self, executor: Any) -> None:
+        """Nothing to do."""
+
+    def on_execution_step(self, executor: Any) -> None:
+        """Stop an execution that the watch has given up."""
+        watch.check()
+
+    def after_execution_succeeds(self, executor: Any) -> None:
+        """Nothing to do."""
+
+    def after_execution_fails(self, executor: Any, error: Exception) -> None:
+        """Nothing to do."""
 
 
 def _calm_ray_data() -> None:
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # It takes what a callback raises for a bug of its own, and prints the stack.
+    logging.getLogger("ray.data.exceptions").setLevel(logging.CRITICAL)
     # Restart limits have no other way in until Ray 2.64, which the dependencies exclude.
     warnings.filterwarnings("ignore", message=r"`ray_remote_args", module=__name__)
     context = ray.data.DataContext.get_current()
@@ -98,6 +119,9 @@ def _calm_ray_data() -> None:
     context.print_on_execution_start = False
     context.enable_rich_progress_bars = False
     context.use_ray_tqdm = False
+    context.custom_execution_callback_classes = [StallCheck]
+    # Its own guard counts finished units alone, and some take longer than its half hour.
+    context.execution_no_progress_timeout_s = -1
 
 
 def ray_errors() -> tuple[type[Exception], ...]:
@@ -195,25 +219,36 @@ def with_gpus(workers: WorkersConfig, wanted: float) -> WorkersConfig:
 class UnitActor:
     """Holds work that is costly to set up (a model, an engine) from unit to unit."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, work: Work, teller: Teller) -> None:
+        self._work, self._teller = work, teller
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Make the one unit in the batch."""
-        return make_unit(batch, self._work)
+        return make_unit(batch, self._work, self._teller)
 
 
-def make_unit(batch: dict[str, Any], work: Work) -> dict[str, list[str]]:
+def make_unit(batch: dict[str, Any], work: Work, teller: Teller) -> dict[str, list[str]]:
     """Make the one unit in the batch; errors a user can act on travel back as data."""
-    try:
-        marker = work(json.loads(str(batch["unit"][0])))
-    except DualdivError as error:
-        return {"result": [json.dumps({"error": type(error).__name__, "text": str(error)})]}
-    return {"result": [json.dumps({"marker": marker.as_dict()})]}
+    payload = json.loads(str(batch["unit"][0]))
+    unit = payload.get("unit", {})
+    with teller.working(f"{unit.get('folder')}/{unit.get('name')}"):
+        rows, started = pulse.counted("rows"), time.monotonic()
+        try:
+            marker = work(payload)
+        except DualdivError as error:
+            return {"result": [json.dumps({"error": type(error).__name__, "text": str(error)})]}
+        pulse.count(unit_ms=round(1000 * (time.monotonic() - started)))
+        pulse.finished(marker, rows=marker.rows + rows - pulse.counted("rows"))
+        return {"result": [json.dumps({"marker": marker.as_dict(), "worker": pulse.report()})]}
 
 
 def run_units(
-    work: Work, payloads: Sequence[dict[str, Any]], *, workers: WorkersConfig, stateful: bool
+    work: Work,
+    payloads: Sequence[dict[str, Any]],
+    *,
+    workers: WorkersConfig,
+    stateful: bool,
+    stretch: Stretch | None = None,
 ) -> Iterator[Marker]:
     """Run units of work through Ray Data; markers come as they finish.
 
@@ -225,6 +260,7 @@ def run_units(
         payloads: One plain dict a unit.
         workers: Resources of a worker.
         stateful: Run on actors that keep `work` from unit to unit; else on tasks.
+        stretch: Hears what workers report.
 
     Yields:
         The marker of each unit.
@@ -236,6 +272,7 @@ def run_units(
         return
     import ray.data
 
+    stretch = stretch or Stretch("units")
     most = n_workers(workers, len(payloads))
     items = [{"unit": json.dumps(payload)} for payload in payloads]
     dataset = ray.data.from_items(items, override_num_blocks=len(items))
@@ -247,7 +284,7 @@ def run_units(
         )
         made = dataset.map_batches(
             UnitActor,
-            fn_constructor_kwargs={"work": work},
+            fn_constructor_kwargs={"work": work, "teller": stretch.teller},
             compute=pool,
             max_restarts=MAX_RESTARTS,
             max_task_retries=MAX_RESTARTS,
@@ -257,7 +294,7 @@ def run_units(
         tasks = ray.data.TaskPoolStrategy(size=most)
         made = dataset.map_batches(
             make_unit,
-            fn_kwargs={"work": work},
+            fn_kwargs={"work": work, "teller": stretch.teller},
             compute=tasks,
             max_retries=MAX_RESTARTS,
             **common,
@@ -266,6 +303,7 @@ def run_units(
         result = json.loads(row["result"])
         if "error" in result:
             raise ERRORS[result["error"]](result["text"])
+        stretch.hear([result["worker"]])
         yield Marker(**result["marker"])
 
 
@@ -291,26 +329,39 @@ def finish(
     Returns:
         One marker a unit.
     """
-    ledger, progress = run.ledger, run.progress
-    found = {unit: ledger.find(unit) for unit, _ in units}
+    found = {unit: run.ledger.find(unit) for unit, _ in units}
     pending = {unit: payload for unit, payload in units if found[unit] is None}
-    started, rows, done = time.monotonic(), 0, len(found) - len(pending)
     made: dict[str, Marker] = {}
-    for marker in run_units(work, list(pending.values()), workers=workers, stateful=stateful):
-        interrupts.check()
-        made[marker.table] = marker
-        rows, done = rows + marker.rows, done + 1
-        seconds = max(1e-9, time.monotonic() - started)
-        eta_s = seconds / (done - len(found) + len(pending)) * (len(found) - done)
-        progress.tick(
-            stage,
-            f"{done}/{len(found)} parts  {rows:,} rows  {rows / seconds:,.0f} rows/s  "
-            f"eta {eta_s:,.0f} s",
-        )
+    started = time.monotonic()
+    if pending:
+        with (
+            run.watch.stretch(
+                stage,
+                pending=[unit.table for unit in pending],
+                n_there=len(found) - len(pending),
+                asked=_asked(workers),
+            ) as stretch,
+            stretch.wait(),
+        ):
+            units_made = run_units(
+                work,
+                list(pending.values()),
+                workers=workers,
+                stateful=stateful,
+                stretch=stretch,
+            )
+            for marker in units_made:
+                interrupts.check()
+                made[marker.table] = marker
+                run.watch.finished(marker.table, marker.rows)
     markers = [found[unit] or made[unit.table] for unit, _ in units]
     _check_shared(run, list(made.values()))
-    _report(stage, markers, n_made=len(pending), started=started, progress=progress)
+    _report(stage, markers, n_made=len(pending), started=started, progress=run.progress)
     return markers
+
+
+def _asked(workers: WorkersConfig) -> str:
+    return f"{workers.cpus:g} CPUs and {workers.gpus or 0:g} GPUs"
 
 
 def _check_shared(run: Run, made: Sequence[Marker]) -> None:

@@ -31,11 +31,17 @@ class Config:
         file: The validated file.
         arms: One entry per arm, every choice resolved, names unique.
         limit: Rows of each table to read, first in file order; None: all.
+        query_limit: The same of the queries alone, where they are to be fewer.
     """
 
     file: ConfigFile
     arms: tuple[Arm, ...]
     limit: int | None = None
+    query_limit: int | None = None
+
+    def limit_of(self, table: str) -> int | None:
+        """Rows of a table to read; None: all."""
+        return self.query_limit if table == "queries" and self.query_limit else self.limit
 
     @property
     def out(self) -> str:

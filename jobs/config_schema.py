@@ -379,6 +379,18 @@ class ClusterConfig(Section):
     generate: WorkersConfig = WorkersConfig()
 
 
+class TimeoutsConfig(Section):
+    """How long is too long.
+
+    Attributes:
+        stall_s: Seconds without a sign of work (a unit or rows finished, a worker that computes)
+            after which a run gives up and says what is pending; null: never. Half an hour is more
+            than nodes take to start and models to be fetched.
+    """
+
+    stall_s: float | None = Field(1800.0, gt=0)
+
+
 class ReportConfig(Section):
     """What is measured and what the report shows.
 
@@ -420,6 +432,7 @@ class ConfigFile(Section):
     generate: GenerateConfig = GenerateConfig()
     select: SelectConfig = SelectConfig()
     cluster: ClusterConfig = ClusterConfig()
+    timeouts: TimeoutsConfig = TimeoutsConfig()
     report: ReportConfig = ReportConfig()
     arms: list[dict[str, Any]] = Field(default_factory=lambda: [{}])
     grid: dict[str, list[Any]] = Field(default_factory=dict)

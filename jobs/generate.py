@@ -16,6 +16,7 @@ from inference.kinds import gold_answer
 from inference.prompts import PromptSpec, stop_strings
 from inference.status import Status
 from inference.tasks import Task
+from jobs import pulse
 from jobs.attempts import Attempts
 from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import Arm, GenerateConfig
@@ -119,7 +120,8 @@ class GenerateWork:
             return found
         try:
             if self.engine is None:
-                self.engine = self.start(self.spec)
+                with pulse.loading():
+                    self.engine = self.start(self.spec)
             if self.arm not in (None, payload["arm"]):
                 # Cached tokens are those that an arm's own prompts share.
                 self.engine.forget()
@@ -160,6 +162,7 @@ class GenerateWork:
         self, task: Task, config: GenerateConfig, seed: int, rows: Sequence[dict[str, Any]]
     ) -> list[Decoded]:
         assert self.engine is not None
+        pulse.count(batches=1)
         texts = [row["prompt"] for row in rows]
         if config.calibrate == "contextual":
             return contextual(self.engine, task, texts, [row[NEUTRAL] for row in rows])

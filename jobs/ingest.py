@@ -69,7 +69,8 @@ def _intake(run: Run, name: str) -> Intake:
     files = find(config.path, key=f"{name}.path")
     kinds = {run.config.file.tasks[arm.task].kind for arm in run.arms}
     entities = "ner" in kinds and config.columns.output is not None
-    how = [config.model_dump(exclude={"path"}), run.config.limit, *["entities"] * entities]
+    limit = run.config.limit_of(name)
+    how = [config.model_dump(exclude={"path"}), limit, *["entities"] * entities]
     identity = fingerprint(VERSION, *how)
     source = fingerprint(identity, [asdict(file) for file in files])
     # A look at fewer rows, or other columns, must not make the segments of the rest forgotten.
@@ -154,8 +155,8 @@ def _record(
 
 
 def _spill_units(run: Run, intake: Intake) -> Units:
-    limited = run.config.limit is not None
-    groups = [intake.files] if limited else grouped(intake.files)
+    limit = run.config.limit_of(intake.name)
+    groups = [intake.files] if limit is not None else grouped(intake.files)
     units = []
     for number, group in enumerate(groups):
         place = f"{intake.name}-{intake.source}"
@@ -166,7 +167,7 @@ def _spill_units(run: Run, intake: Intake) -> Units:
             "rejects": asdict(rejects),
             "table": intake.config.model_dump(),
             "files": [file.path for file in group],
-            "limit": run.config.limit,
+            "limit": limit,
             "entities": intake.entities,
         }
         units.append((unit, payload))

@@ -28,6 +28,7 @@ from jobs.ledger import Ledger, fingerprint
 from jobs.progress import Progress
 from jobs.run import Run
 from jobs.status import STAGE_ENTRIES
+from jobs.watch import Watch
 
 
 def _report(run: Run) -> None:
@@ -96,12 +97,13 @@ def execute(
     ledger = Ledger(config.out)
     ledger.store.create()
     with lock.held(ledger.store, warn=progress.warn) as hold:
-        run = Run(config=config, ledger=ledger, progress=progress)
+        watch = Watch(progress, stall_s=config.file.timeouts.stall_s)
+        run = Run(config=config, ledger=ledger, progress=progress, watch=watch)
         run.manifest = _begin(run, hold.run_id)
         for text in remote_code(config):
             progress.warn(text)
         try:
-            with connected(config.file.cluster):
+            with connected(config.file.cluster), watch.begun(ledger.store, hold.run_id):
                 capacity.check(capacity.needs(config, nodes(), until=until), nodes())
                 for name in list(STAGES)[: list(STAGES).index(until) + 1]:
                     interrupts.check()
@@ -133,6 +135,7 @@ def _begin(run: Run, run_id: str) -> dict[str, Any]:
         "config_fingerprint": fingerprint(plain),
         "versions": manifest.versions(),
         "timings_s": {},
+        "stages": {},
         "made": [],
         **{key: last[key] for key in KEPT_FROM_LAST_RUN if key in last},
     }
@@ -141,9 +144,12 @@ def _begin(run: Run, run_id: str) -> dict[str, Any]:
 def _stage(run: Run, name: str) -> None:
     started = time.monotonic()
     run.manifest["working_on"] = name
+    run.watch.enter(name)
     STAGES[name](run)
     run.manifest["made"].append(name)
-    run.manifest["timings_s"][name] = round(time.monotonic() - started, 3)
+    seconds = round(time.monotonic() - started, 3)
+    run.manifest["timings_s"][name] = seconds
+    run.manifest["stages"][name] = {"seconds": seconds, **run.watch.left()}
     run.manifest["stage"] = name
     run.manifest["warnings"] = run.progress.warnings
     manifest.save(run.ledger.store, run.manifest)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 
 from jobs.redaction import redact
 
@@ -9,15 +10,21 @@ EVERY_S = 30.0
 
 
 class Progress:
-    """Prints stage lines; at most two a minute for each stage besides its last."""
+    """Prints stage lines; at most two a minute for each stage besides its last.
+
+    What is said is also handed to `log`, quiet or not: a function of an event and its facts.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self.warnings: list[str] = []
+        self.log: Callable[..., None] | None = None
         self._last: dict[str, float] = {}
 
     def line(self, stage: str, text: str) -> None:
         """Print a line that is always wanted."""
+        if self.log is not None:
+            self.log("line", stage=stage, text=text)
         if not self.quiet:
             print(f"{stage:<9}{redact(text)}", file=sys.stderr, flush=True)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from jobs import interrupts, watch
 from jobs.capacity import ray_options
 from jobs.cluster import threads
 from jobs.config_schema import WorkersConfig
@@ -14,12 +15,15 @@ from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
 from jobs.selecting.actor import Failure, Floats, Ground, Ints, Plain, SelectWorker
 from jobs.selecting.mapped import Stored
+from jobs.stretch import Stretch
 from jobs.vectors import Matrix
 from selection.arrays import rows_of
 
 MAX_RESTARTS = 3
 # An autoscaler may have to start nodes first, which takes it minutes.
 START_TIMEOUT_S = 900.0
+# How often the driver, while it waits, looks whether it was asked to stop.
+LOOK_S = 1.0
 WHOLE = {"all": Ground()}
 
 
@@ -56,6 +60,7 @@ class Workers:
         resources: WorkersConfig,
         n_actors: int,
         rows: dict[int, Plain] | None = None,
+        stretch: Stretch | None = None,
     ) -> None:
         """Start the actors, partitions dealt round-robin.
 
@@ -65,8 +70,10 @@ class Workers:
             resources: Of one actor; with GPUs, sums run there.
             n_actors: Actors wanted.
             rows: Partition number -> markers of its row parts, where side columns are needed.
+            stretch: Hears from the actors.
         """
         self._out, self._resources, self._rows = out, resources, rows or {}
+        self._stretch = stretch or Stretch("select")
         numbers = sorted(partitions)
         self._dealt = [
             {p: partitions[p] for p in numbers[i::n_actors]} for i in range(max(1, n_actors))
@@ -105,6 +112,7 @@ class Workers:
             rows={p: self._rows[p] for p in dealt if p in self._rows},
             threads=threads(self._resources),
             device="cuda" if gpus else "cpu",
+            teller=self._stretch.teller,
         )
 
     @property
@@ -262,12 +270,15 @@ class Workers:
         import ray
 
         waiting = [self._actors[i].call.remote(method, *args) for i, method, args in calls]
+        names = [f"{_name(method, args)} on actor {i}" for i, method, args in calls]
         results = []
-        for (number, method, args), reference in zip(calls, waiting, strict=True):
-            try:
-                results.append(_checked(ray.get(reference)))
-            except ray.exceptions.RayActorError as error:
-                results.append(self._again(number, method, args, error))
+        with self._stretch.wait(names):
+            for (number, method, args), reference in zip(calls, waiting, strict=True):
+                try:
+                    results.append(_checked(_got(reference)))
+                except ray.exceptions.RayActorError as error:
+                    results.append(self._again(number, method, args, error))
+                self._stretch.pending.pop(names[len(results) - 1], None)
         return results
 
     def _again(self, number: int, method: str, args: tuple[Any, ...], cause: Exception) -> Any:
@@ -279,7 +290,7 @@ class Workers:
                 break
             try:
                 self._revive(number, starting=method == "start")
-                return _checked(ray.get(self._actors[number].call.remote(method, *args)))
+                return _checked(_got(self._actors[number].call.remote(method, *args)))
             except ray.exceptions.RayActorError as error:
                 cause = error
         raise ClusterError(
@@ -300,10 +311,25 @@ class Workers:
         if self._session is None or starting:
             return
         actor = self._actors[number]
-        _checked(ray.get(actor.call.remote("start", *self._session)))
+        _checked(_got(actor.call.remote("start", *self._session)))
         for name, told in self._told.items():
             for method, argument in told:
-                _checked(ray.get(actor.call.remote(method, name, argument)))
+                _checked(_got(actor.call.remote(method, name, argument)))
+
+
+def _name(method: str, args: tuple[Any, ...]) -> str:
+    """The unit that a call makes, or what it asks for."""
+    return str(args[1]["unit"]["name"]) if method in ("local", "run") else method
+
+
+def _got(reference: Any) -> Any:
+    """A result, waited for in steps, so that a run that was given up or interrupted ends."""
+    import ray
+
+    while not ray.wait([reference], num_returns=1, timeout=LOOK_S)[0]:
+        interrupts.check()
+        watch.check()
+    return ray.get(reference)
 
 
 def _checked(result: Any) -> Any:

@@ -5,10 +5,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs import capacity, plan_requests
+from jobs import capacity
 from jobs.config import load
-from jobs.config_schema import ClusterConfig, WorkersConfig
+from jobs.config_schema import WorkersConfig
 from jobs.errors import ClusterError, ConfigError
+from jobs.plan_cluster import machines_of
 from tests.jobs.test_config import MINIMAL
 
 GIB = 2**30
@@ -94,24 +95,23 @@ def test_what_others_hold_is_not_counted(config):
 
 
 def test_declared_nodes_stand_for_those_that_are_not_there_yet(config):
-    nodes = [{"count": 3, "cpus": 8.0, "gpus": 1.0}, {"count": 1, "cpus": 0.0}]
-    found = plan_requests.nodes_planned(config({"nodes": nodes}).file.cluster)
-    assert [n["GPU"] for n in found] == [1.0, 1.0, 1.0, 0.0]
-    answer = plan_requests.plan_requests(config({"nodes": nodes, "generate": {"actors": 3}}))
-    assert answer["refusal"] is None
-    assert answer["stages"]["generate"] == {
+    groups = [{"count": 3, "cpus": 8.0, "gpus": 1.0, "resources": {"tpu": 1.0}}]
+    asks = config({"nodes": [*groups, {"count": 1, "cpus": 0.0}], "generate": {"actors": 3}})
+    machines = machines_of(asks.file.cluster)
+    assert (len(machines.nodes), machines.cpus, machines.gpus) == (4, 24, 3)
+    here = machines.amounts()
+    assert [(one["GPU"], one.get("tpu")) for one in here] == [(1, 1)] * 3 + [(0, None)]
+    wanted = capacity.needs(asks, here, until="report")
+    capacity.check(wanted, here)
+    assert capacity.declared(asks.file.cluster) == here
+    assert capacity.as_dict(wanted, here)["generate"] == {
         "each": {"CPU": 1.0, "GPU": 1.0},
         "workers": 3,
         "would_fit": 3,
     }
-    assert answer["lines"][0] == "cluster: 4 nodes, 24 CPUs, 3 GPUs"
-
-
-def test_this_machine_is_planned_for_where_no_cluster_is_named(monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    (here,) = plan_requests.nodes_planned(ClusterConfig(cpus=3))
-    assert here["CPU"] == 3
-    assert here["memory"] > 2**28
+    assert capacity.lines_of(wanted, here)[-1] == (
+        "generate asks for 3 x (1 CPUs, 1 GPUs) = 3 CPUs, 3 GPUs; 3 would fit"
+    )
 
 
 @pytest.mark.parametrize("name", ["CPU", "GPU", "memory"])
