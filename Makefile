@@ -1,5 +1,6 @@
 # make run    install what is needed, then the quickstart: corpus in, report out
 # make test   install what is needed, then every test
+# make faults what a cluster does to a run: nodes, disks and drivers that die
 # make check  ruff and mypy
 # On a machine with a GPU add DEVICE=gpu.
 
@@ -19,11 +20,11 @@ TEST_WORKERS ?= 2
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 READY := $(VENV)/.ready-$(DEVICE)
 
-.PHONY: run test check format venv clean
+.PHONY: run test faults check format venv clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 venv: $(READY)
 
@@ -52,6 +53,9 @@ run: $(READY) data/icd10/corpus.parquet
 
 test: $(READY)
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+
+faults: $(READY)
+	$(VENV)/bin/python -m pytest tests/faults
 
 check: $(READY)
 	$(VENV)/bin/ruff check .

@@ -23,6 +23,10 @@ class Work:
         ledger, name = Ledger(self.out), payload["name"]
         if payload.get("fail"):
             raise DataError(f"{name}: a file that cannot be read")
+        if payload.get("bug"):
+            with ledger.store.path("tries").open("a") as file:
+                file.write("x")
+            raise ValueError(f"{name}: our own mistake")
         flag = ledger.store.path(f"died-{name}")
         if payload.get("die") and not flag.exists():
             flag.touch()
@@ -52,6 +56,16 @@ def test_an_error_the_user_can_act_on_keeps_its_class_and_text(tmp_path, embedde
     payloads = [{"name": "u0", "fail": True}]
     with pytest.raises(DataError, match="u0: a file that cannot be read"):
         list(run_units(Work(str(tmp_path)), payloads, workers=WorkersConfig(), stateful=stateful))
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+def test_a_bug_in_a_unit_ends_the_run_at_once_and_is_not_tried_again(
+    tmp_path, embedded_ray, stateful
+):
+    payloads = [{"name": "u0", "bug": True}]
+    with pytest.raises(Exception, match="u0: our own mistake"):
+        list(run_units(Work(str(tmp_path)), payloads, workers=WorkersConfig(), stateful=stateful))
+    assert (tmp_path / "tries").read_text() == "x"
 
 
 @pytest.mark.parametrize(
