@@ -69,6 +69,8 @@ def connected(config: ClusterConfig) -> Iterator[None]:
             "include_dashboard": False,
         }
     env = {key: os.environ.get(key, value) for key, value in WORKER_ENV.items()}
+    # Ray refuses what its own runtime environment sets already, even to the same value.
+    env = {key: value for key, value in env.items() if key not in _set_by_job()}
     try:
         ray.init(
             **options,
@@ -87,6 +89,15 @@ def connected(config: ClusterConfig) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _set_by_job() -> set[str]:
+    """Variables that `ray job submit` was told to set in all workers."""
+    try:
+        config = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}"))
+        return set(config["runtime_env"]["env_vars"])
+    except (ValueError, KeyError, TypeError):
+        return set()
 
 
 class StallCheck:
