@@ -1,5 +1,6 @@
 """A head node of its own, and jobs submitted to it by Ray's own command line."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -107,16 +108,12 @@ class HeadNode:
 
     def end(self):
         """Kill what this node started, and nothing else."""
-        mine = [self.process.pid]
-        try:
-            mine += [one.pid for one in psutil.Process(self.process.pid).children(recursive=True)]
-        except psutil.NoSuchProcess:
-            pass
-        for pid in mine:
-            try:
-                psutil.Process(pid).kill()
-            except psutil.NoSuchProcess:
-                continue
+        started = [psutil.Process(self.process.pid)]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            started += started[0].children(recursive=True)
+        for one in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
         self.process.wait(30)
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
