@@ -14,6 +14,8 @@ from pathlib import Path
 
 PASSED, FOUND, NOT_RUN = 0, 1, 75
 MOST_DAYS = 184
+# A mirror that has no advisories knows none of the packages, and that is no answer.
+LEAST_SHARE = 0.9
 LINE = re.compile(r"(\S+)\s+(\d{4}-\d\d-\d\d)\s+(\S.*)")
 
 
@@ -94,13 +96,20 @@ def main(lock: str, exceptions: str, *, today: datetime.date | None = None) -> i
         print(f"audit: {line}")
     for name in sorted(set(accepted) - used):
         print(f"audit: exception {name} is of no use any more; take it out")
-    for package in skipped:
-        print(f"audit: {package['name']} was not looked at: {package['skip_reason']}")
+    asked = len(packages) - len(skipped)
+    reasons = sorted({re.sub(r"[:(].*", "", package["skip_reason"]) for package in skipped})
+    if skipped:
+        print(f"audit: {len(skipped)} packages were not looked at: {'; '.join(reasons)}")
     print(
-        f"audit: {len(packages) - len(skipped)} of {pins.count('==')} packages, {len(found)} "
-        f"advisories, {len(used)} accepted"
+        f"audit: {asked} of {pins.count('==')} packages, {len(found)} advisories, {len(used)} "
+        "accepted"
     )
-    return FOUND if found or mistakes else PASSED
+    if found or mistakes:
+        return FOUND
+    if asked < LEAST_SHARE * pins.count("=="):
+        print("audit: not run: the advisory service knows too few of the packages")
+        return NOT_RUN
+    return PASSED
 
 
 if __name__ == "__main__":

@@ -119,8 +119,10 @@ class _Loader(yaml.SafeLoader):
         """Refuse a repeated key, with its line."""
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key != "<<" and key in seen:
+            if isinstance(key, str) and key in seen:
                 line = key_node.start_mark.line + 1
                 raise yaml.YAMLError(f"key {key!r} stands twice, the second time on line {line}")
             seen.add(key if isinstance(key, str) else id(key_node))

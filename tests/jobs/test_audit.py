@@ -37,9 +37,9 @@ def run(audit, tmp_path, monkeypatch, capsys):
 
 
 def test_nothing_known_passes(run):
-    code, told = run([GOOD])
+    code, told = run([GOOD, GOOD])
     assert code == 0
-    assert "1 of 2 packages, 0 advisories" in told
+    assert "2 of 2 packages, 0 advisories" in told
 
 
 def test_an_advisory_fails_and_names_what_to_do(run):
@@ -55,9 +55,17 @@ def test_no_answer_is_not_run_and_never_passed(run):
     assert "0 advisories" not in told
 
 
+def test_a_service_that_knows_none_of_the_packages_has_not_answered(run):
+    unknown = [{"name": name, "skip_reason": f"not found: {name} (1.0)"} for name in ("a", "b")]
+    code, told = run(unknown)
+    assert code == 75
+    assert "2 packages were not looked at: not found" in told
+    assert told.splitlines()[-1].startswith("audit: not run")
+
+
 @pytest.mark.parametrize("name", ["PYSEC-1", "CVE-1"])
 def test_a_written_exception_is_accepted_by_any_of_its_names(run, name):
-    code, told = run([BAD], f"# comment\n\n{name}  2026-08-01  only on Windows\n")
+    code, told = run([BAD, GOOD], f"# comment\n\n{name}  2026-08-01  only on Windows\n")
     assert code == 0
     assert "1 accepted" in told
 

@@ -17,28 +17,30 @@ CLUSTER = ROOT / "configs" / "cluster"
 JOBS = {"rayjob.yaml": "RayJob", "nightly.yaml": "RayCronJob"}
 LOCK = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "requirements-cpu.lock").read_text(), re.M))
 # The fields of ray.io/v1 as KubeRay documents them; pod templates are Kubernetes' own.
-RAY_JOB_FIELDS = set(
-    """activeDeadlineSeconds backoffLimit rayClusterSpec submitterPodTemplate metadata
-    clusterSelector submitterConfig managedBy deletionStrategy entrypoint runtimeEnvYAML jobId
-    submissionMode entrypointResources entrypointNumCpus entrypointNumGpus ttlSecondsAfterFinished
-    shutdownAfterJobFinishes suspend""".split()
-)
-RAY_CLUSTER_FIELDS = set(
-    """authOptions suspend managedBy autoscalerOptions headServiceAnnotations
-    enableInTreeAutoscaling gcsFaultToleranceOptions headGroupSpec rayVersion workerGroupSpecs
-    upgradeStrategy""".split()
-)
-AUTOSCALER_FIELDS = set(
-    """resources image imagePullPolicy securityContext idleTimeoutSeconds upscalingMode version env
-    envFrom volumeMounts""".split()
-)
-HEAD_FIELDS = set(
-    "template headService enableIngress rayStartParams serviceType resources labels".split()
-)
-WORKER_FIELDS = set(
-    """suspend groupName replicas minReplicas maxReplicas idleTimeoutSeconds resources labels
-    rayStartParams template scaleStrategy numOfHosts""".split()
-)
+RAY_JOB_FIELDS = {
+    *("activeDeadlineSeconds", "backoffLimit", "rayClusterSpec", "submitterPodTemplate"),
+    *("metadata", "clusterSelector", "submitterConfig", "managedBy", "deletionStrategy"),
+    *("entrypoint", "runtimeEnvYAML", "jobId", "submissionMode", "entrypointResources"),
+    *("entrypointNumCpus", "entrypointNumGpus", "ttlSecondsAfterFinished"),
+    *("shutdownAfterJobFinishes", "suspend"),
+}
+RAY_CLUSTER_FIELDS = {
+    *("authOptions", "suspend", "managedBy", "autoscalerOptions", "headServiceAnnotations"),
+    *("enableInTreeAutoscaling", "gcsFaultToleranceOptions", "headGroupSpec", "rayVersion"),
+    *("workerGroupSpecs", "upgradeStrategy"),
+}
+AUTOSCALER_FIELDS = {
+    *("resources", "image", "imagePullPolicy", "securityContext", "idleTimeoutSeconds"),
+    *("upscalingMode", "version", "env", "envFrom", "volumeMounts"),
+}
+HEAD_FIELDS = {
+    *("template", "headService", "enableIngress", "rayStartParams", "serviceType", "resources"),
+    *("labels"),
+}
+WORKER_FIELDS = {
+    *("suspend", "groupName", "replicas", "minReplicas", "maxReplicas", "idleTimeoutSeconds"),
+    *("resources", "labels", "rayStartParams", "template", "scaleStrategy", "numOfHosts"),
+}
 IMAGE = f"rayproject/ray:{LOCK['ray']}-py311-"
 
 
@@ -48,7 +50,7 @@ def read(path):
 
 def job_spec(name):
     spec = read(CLUSTER / name)["spec"]
-    return spec["jobTemplate"] if "jobTemplate" in spec else spec
+    return spec.get("jobTemplate", spec)
 
 
 def walk(node):
