@@ -35,7 +35,7 @@ AUTOSCALER_FIELDS = {
 }
 HEAD_FIELDS = {
     *("template", "headService", "enableIngress", "rayStartParams", "serviceType", "resources"),
-    *("labels"),
+    "labels",
 }
 WORKER_FIELDS = {
     *("suspend", "groupName", "replicas", "minReplicas", "maxReplicas", "idleTimeoutSeconds"),
