@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobs.cluster import threads
+from jobs.cluster import n_workers, threads
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
@@ -18,6 +18,8 @@ from selection.arrays import rows_of
 
 MAX_RESTARTS = 3
 START_TIMEOUT_S = 300.0
+# How long a lost actor's successor waits for a node that comes in the place of a lost one.
+ROOM_TIMEOUT_S = 20.0
 WHOLE = {"all": Ground()}
 
 
@@ -81,21 +83,21 @@ class Workers:
         """Wait until actors run; for ever is too long when the cluster has no room for them."""
         import ray
 
-        up = [actor.call.remote("ready") for actor in actors]
-        _, late = ray.wait(up, num_returns=len(up), timeout=START_TIMEOUT_S)
+        late = _late(actors, START_TIMEOUT_S)
         if late:
             have = ray.available_resources().get("CPU", 0.0)
             raise ClusterError(
-                f"select: {len(late)} of {len(self._dealt)} actors found no room in "
+                f"select: {late} of {len(self._dealt)} actors found no room in "
                 f"{START_TIMEOUT_S:.0f} s; each needs {self._resources.cpus:g} CPUs, {have:g} are "
                 "free. Lower cluster.select.actors or .cpus, or add nodes; what is done is kept."
             )
 
-    def _new(self, number: int) -> Any:
+    def _new(self, number: int, *, cpus: float | None = None) -> Any:
         import ray
 
         gpus = self._resources.gpus or 0
-        actor = ray.remote(SelectWorker).options(num_cpus=self._resources.cpus, num_gpus=gpus)
+        needed = self._resources.cpus if cpus is None else cpus
+        actor = ray.remote(SelectWorker).options(num_cpus=needed, num_gpus=gpus)
         dealt = self._dealt[number]
         return actor.remote(
             self._out,
@@ -293,7 +295,7 @@ class Workers:
             ray.get(self._actors[number].call.remote("ready"))
         except ray.exceptions.RayActorError:
             self._deaths[number] += 1
-            self._actors[number] = self._new(number)
+            self._actors[number] = self._successor(number)
             self._await([self._actors[number]])
         if self._session is None or starting:
             return
@@ -302,6 +304,26 @@ class Workers:
         for name, told in self._told.items():
             for method, argument in told:
                 _checked(ray.get(actor.call.remote(method, name, argument)))
+
+    def _successor(self, number: int) -> Any:
+        """A new actor for a dead one; if its node went too, beside another, sharing its CPUs."""
+        import ray
+
+        actor, wanted = self._new(number), len(self._dealt)
+        if self._resources.gpus or not _late([actor], ROOM_TIMEOUT_S):
+            return actor
+        if n_workers(self._resources, wanted) == wanted:
+            return actor
+        ray.kill(actor)
+        return self._new(number, cpus=0)
+
+
+def _late(actors: Sequence[Any], timeout_s: float) -> int:
+    """How many actors do not run yet after so many seconds."""
+    import ray
+
+    up = [actor.call.remote("ready") for actor in actors]
+    return len(ray.wait(up, num_returns=len(up), timeout=timeout_s)[1])
 
 
 def _checked(result: Any) -> Any:
