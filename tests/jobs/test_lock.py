@@ -152,6 +152,6 @@ def test_a_lock_that_cannot_be_written_is_a_cluster_error(store, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "link", fail)
-    with pytest.raises(ClusterError, match="No space left"), lock.held(store, warn=print):
+    with pytest.raises(ClusterError, match="no space left"), lock.held(store, warn=print):
         pass
     assert list(store.root.iterdir()) == []
