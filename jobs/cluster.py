@@ -11,6 +11,7 @@ from typing import Any
 
 from jobs import interrupts
 from jobs.config_schema import ClusterConfig, WorkersConfig
+from jobs.config_storage import worker_variables
 from jobs.errors import ERRORS, ClusterError, DualdivError
 from jobs.ledger import Marker, Unit
 from jobs.progress import Progress
@@ -62,6 +63,7 @@ def connected(config: ClusterConfig) -> Iterator[None]:
             "include_dashboard": False,
         }
     env = {key: os.environ.get(key, value) for key, value in WORKER_ENV.items()}
+    env |= worker_variables()
     try:
         ray.init(
             **options,
@@ -252,7 +254,7 @@ def finish(
         One marker a unit.
     """
     ledger, progress = run.ledger, run.progress
-    found = {unit: ledger.find(unit) for unit, _ in units}
+    found = ledger.find_all(unit for unit, _ in units)
     pending = {unit: payload for unit, payload in units if found[unit] is None}
     started, rows, done = time.monotonic(), 0, len(found) - len(pending)
     made: dict[str, Marker] = {}
@@ -275,7 +277,7 @@ def finish(
 
 def _check_shared(run: Run, made: Sequence[Marker]) -> None:
     """Workers wrote these; the driver, and so every later worker, must see them."""
-    unseen = [m.table for m in made if run.ledger.store.size(m.table) != m.bytes]
+    unseen = run.ledger.unseen(made)
     if unseen:
         raise ClusterError(
             f"{run.out}: {unseen[0]} was written by a worker and is not there for the driver "

@@ -13,10 +13,13 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from jobs.config_schema import Arm, ConfigFile
+from jobs.config_storage import refuse_secrets, require_set
 from jobs.errors import ConfigError
 
 SECRET = re.compile(
-    r"(^|_)(api_?key|secret|password|credentials?|auth_?token|hf_token|token)$", re.I
+    r"(^|[._])((api|access|secret|private)_?key|access_?key_?id|secret|password|credentials?"
+    r"|auth_?token|hf_token|token)$",
+    re.I,
 )
 ARM_SECTIONS = ("stage1", "stage2", "prompt", "generate")
 # Sections inside them, of which an arm may name some keys and keep the others.
@@ -89,7 +92,9 @@ def load(
         raw["out"] = out
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit {limit}: wanted a whole number of rows, at least 1.")
+    refuse_secrets(raw, where=path)
     file = _validate(ConfigFile, raw, where=path)
+    require_set(file.storage, where=path)
     return Config(file=file, arms=_expand(file, where=path), limit=limit)
 
 
@@ -264,7 +269,8 @@ def _explain(model: type[BaseModel], item: Any) -> str:
         known = sorted(_known_keys(model, place[:-1]))
         near = get_close_matches(place[-1], known, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        return f"unknown key {key} = {item['input']!r}.{hint} Known here: {', '.join(known)}."
+        value = "***" if SECRET.search(key) else repr(item["input"])
+        return f"unknown key {key} = {value}.{hint} Known here: {', '.join(known)}."
     if item["type"] == "missing":
         return f"{key} is missing; it has no default."
     told = item["msg"].removeprefix("Value error, ")

@@ -10,6 +10,7 @@ from inference.tasks import Kind
 from jobs.config_epr import EprConfig
 from jobs.config_section import Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
+from jobs.config_storage import StorageConfig
 
 Character = Annotated[str, Field(min_length=1, max_length=1)]
 
@@ -381,6 +382,7 @@ class ConfigFile(Section):
     generate: GenerateConfig = GenerateConfig()
     select: SelectConfig = SelectConfig()
     cluster: ClusterConfig = ClusterConfig()
+    storage: StorageConfig = StorageConfig()
     report: ReportConfig = ReportConfig()
     arms: list[dict[str, Any]] = Field(default_factory=lambda: [{}])
     grid: dict[str, list[Any]] = Field(default_factory=dict)

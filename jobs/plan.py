@@ -17,10 +17,12 @@ from inference.tasks import Task
 from jobs.checks import check_config
 from jobs.config import Config
 from jobs.config_schema import Arm, TableConfig
+from jobs.config_storage import use
 from jobs.content_free import CONTENT_FREE_TOKENS, prompts_planned
 from jobs.embed import encoder_spec, identify
 from jobs.engines import engine_spec, tokenizer_of
 from jobs.errors import ConfigError
+from jobs.files.inputs import open_input
 from jobs.ledger import Ledger
 from jobs.plan_lines import lines_of
 from jobs.plan_select import Stage1Plan, plan_settings
@@ -57,6 +59,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
         ConfigError: As `run`.
         DataError: The first file of a table cannot be read.
     """
+    use(config.file.storage)
     check_config(config, until="report")
     Store(config.out).check()
     tables = {name: _table(config, name) for name in ("corpus", "queries")}
@@ -66,7 +69,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
     arms = {arm.name: _arm(config, arm, tables) for arm in config.arms}
     plans = plan_settings(config, tables, encoders, none=NO_STAGE1)
     answer = {
-        "out": str(Store(config.out).root),
+        "out": Store(config.out).place,
         "tables": tables,
         "encoders": encoders,
         "sparse_encoders": plan_sparse(config, tables, encoders),
@@ -109,7 +112,7 @@ def _table(config: Config, name: str) -> dict[str, Any]:
 
 
 def _parquet_rows(file: SourceFile) -> int | None:
-    with open(file.path, "rb") as handle:
+    with open_input(file.path) as handle:
         if handle.read(4) != b"PAR1":
             return None
         try:
@@ -123,7 +126,7 @@ def _sample(
 ) -> tuple[list[str], list[str], list[str], int | None]:
     """Texts, labels and outputs of the first rows, and the rows of all files by size."""
     first = files[0]
-    with open(first.path, "rb") as file:
+    with open_input(first.path) as file:
         batches = read_rows(
             file, first.path, columns=column_map(table), options=read_options(table)
         )

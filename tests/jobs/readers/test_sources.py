@@ -28,7 +28,7 @@ def test_a_glob_and_a_list_keep_their_order_and_no_file_twice(tree):
     assert names(found, tree) == ["b.jsonl", "a.jsonl"]
 
 
-@pytest.mark.parametrize("path", ["none.jsonl", "*.csv", "s3://bucket/x"])
+@pytest.mark.parametrize("path", ["none.jsonl", "*.csv", "gs://bucket/x"])
 def test_what_is_not_there_is_a_config_error_that_names_key_and_path(tree, path):
     with pytest.raises(ConfigError, match=r"corpus\.path") as caught:
         find(path if "://" in path else str(tree / path), key="corpus.path")
