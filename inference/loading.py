@@ -15,7 +15,8 @@ def load(spec: EncoderSpec, side: Side) -> "SentenceTransformer":
 
     Args:
         spec: for dtype, device, pooling and trust_remote_code.
-        side: the model and its revision. A folder is loaded without asking the network.
+        side: the model and its revision. What is on this machine is loaded without
+            asking the network.
 
     Raises:
         ValueError: neither the spec nor the folder says how to pool, or there is nothing to pool.
@@ -27,21 +28,25 @@ def load(spec: EncoderSpec, side: Side) -> "SentenceTransformer":
 
     logging.disable_progress_bar()  # a bar per actor is noise in a batch job's log
     found = resolve(side.model)
-    local = isinstance(found, Path)
-    commit = None if local else revision(side.model, side.revision)
+    commit = None if isinstance(found, Path) else revision(side.model, side.revision)
     if spec.pooling is None and not _says_how_it_pools(found, commit):
         raise ValueError(
             f"model {side.model!r} has no modules.json that says how to pool its tokens. Set the "
             "encoder's pooling to mean, cls or lasttoken, as its model card says."
         )
-    model = SentenceTransformer(
-        str(found),
-        revision=commit,
-        local_files_only=local,
-        device=spec.device,
-        trust_remote_code=spec.trust_remote_code,
-        model_kwargs={"dtype": getattr(torch, spec.dtype)},
-    )
+    options: dict[str, Any] = {
+        "revision": commit,
+        "device": spec.device,
+        "trust_remote_code": spec.trust_remote_code,
+        "model_kwargs": {"dtype": getattr(torch, spec.dtype)},
+    }
+    try:
+        # Many actors that each ask the hub about files they have are refused by it.
+        model = SentenceTransformer(str(found), local_files_only=True, **options)
+    except OSError:
+        if isinstance(found, Path):
+            raise
+        model = SentenceTransformer(str(found), **options)
     kept = [module for module in model if not isinstance(module, Normalize)]
     if spec.pooling is not None:
         kept = _repooled(kept, spec.pooling, side.model)

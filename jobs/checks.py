@@ -1,7 +1,5 @@
 """What can be refused before any work: the config against code, files and models."""
 
-import os
-
 from inference.kinds import ANSWERED_BY_OUTPUT
 from jobs import assemble, rank, select
 from jobs.baselines import check_baselines
@@ -12,6 +10,7 @@ from jobs.embed_sparse import identify_sparse
 from jobs.engines import check_chat, engine_spec, tokenizer_of
 from jobs.epr import check_map
 from jobs.errors import ConfigError
+from jobs.files.places import absolute, plain
 from jobs.kind_rules import check_kind
 from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
@@ -72,7 +71,7 @@ def remote_code(config: Config) -> list[str]:
 
 
 def _check_apart(files: list[SourceFile], out: str, *, key: str) -> None:
-    inside = os.path.abspath(out) + os.sep
+    inside = absolute(plain(out, key="out")) + "/"
     own = [file.path for file in files if file.path.startswith(inside)]
     if own:
         raise ConfigError(

@@ -11,6 +11,7 @@ from typing import Any
 
 from jobs import capacity, interrupts, pulse, watch
 from jobs.config_schema import ClusterConfig, WorkersConfig
+from jobs.config_storage import worker_variables
 from jobs.errors import ERRORS, ClusterError, DualdivError
 from jobs.ledger import Marker, Unit
 from jobs.progress import Progress
@@ -69,6 +70,7 @@ def connected(config: ClusterConfig) -> Iterator[None]:
             "include_dashboard": False,
         }
     env = {key: os.environ.get(key, value) for key, value in WORKER_ENV.items()}
+    env |= worker_variables()
     # Ray refuses what its own runtime environment sets already, even to the same value.
     env = {key: value for key, value in env.items() if key not in _set_by_job()}
     try:
@@ -340,7 +342,7 @@ def finish(
     Returns:
         One marker a unit.
     """
-    found = {unit: run.ledger.find(unit) for unit, _ in units}
+    found = run.ledger.find_all(unit for unit, _ in units)
     pending = {unit: payload for unit, payload in units if found[unit] is None}
     made: dict[str, Marker] = {}
     started = time.monotonic()
@@ -377,7 +379,7 @@ def _asked(workers: WorkersConfig) -> str:
 
 def _check_shared(run: Run, made: Sequence[Marker]) -> None:
     """Workers wrote these; the driver, and so every later worker, must see them."""
-    unseen = [m.table for m in made if run.ledger.store.size(m.table) != m.bytes]
+    unseen = run.ledger.unseen(made)
     if unseen:
         raise ClusterError(
             f"{run.out}: {unseen[0]} was written by a worker and is not there for the driver "

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from jobs import redaction
 from jobs.config_schema import Arm, ConfigFile
+from jobs.config_storage import refuse_secrets, require_set
 from jobs.errors import ConfigError
 
 MOST_BYTES, MOST_ALIASES, MOST_DEPTH = 2**20, 32, 64
@@ -85,7 +86,9 @@ def load(
         raw["out"] = out
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit {limit}: wanted a whole number of rows, at least 1.")
+    refuse_secrets(raw, where=path)
     file = _validate(ConfigFile, raw, where=path)
+    require_set(file.storage, where=path)
     return Config(file=file, arms=_expand(file, where=path), limit=limit)
 
 

@@ -10,6 +10,7 @@ from inference.tasks import Kind
 from jobs.config_epr import EprConfig
 from jobs.config_section import Bytes, Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
+from jobs.config_storage import StorageConfig
 
 Character = Annotated[str, Field(min_length=1, max_length=1)]
 
@@ -432,6 +433,7 @@ class ConfigFile(Section):
     generate: GenerateConfig = GenerateConfig()
     select: SelectConfig = SelectConfig()
     cluster: ClusterConfig = ClusterConfig()
+    storage: StorageConfig = StorageConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     report: ReportConfig = ReportConfig()
     arms: list[dict[str, Any]] = Field(default_factory=lambda: [{}])

@@ -72,7 +72,7 @@ def _intake(run: Run, name: str) -> Intake:
     limit = run.config.limit_of(name)
     how = [config.model_dump(exclude={"path"}), limit, *["entities"] * entities]
     identity = fingerprint(VERSION, *how)
-    source = fingerprint(identity, [asdict(file) for file in files])
+    source = fingerprint(identity, [file.identity() for file in files])
     # A look at fewer rows, or other columns, must not make the segments of the rest forgotten.
     last = run.manifest.get("ingests", {}).get(name, {}).get(identity)
     previous = _parts(run.ledger, last) if last else []
@@ -83,7 +83,7 @@ def _parts(ledger: Ledger, entry: dict[str, Any]) -> list[Part]:
     """The parts a manifest lists; none of them when one is gone."""
     parts = [Part(p["segment"], p["partition"], Marker(**p["marker"])) for p in entry["parts"]]
     units = [Unit(p.marker.folder, p.marker.name, p.marker.fingerprint) for p in parts]
-    return parts if all(ledger.find(unit) for unit in units) else []
+    return parts if all(ledger.find_all(units).values()) else []
 
 
 def _reused(run: Run, intake: Intake) -> bool:
@@ -212,5 +212,5 @@ def _collect(markers: list[Marker], *, segment: int) -> list[Part]:
 def _rejected(ledger: Ledger, spills: list[Marker], units: Units) -> list[Marker]:
     wanted = [Unit(**spill.stats["rejects"]) for spill in spills]
     wanted += [Unit(**payload["rejects"]) for _, payload in units]
-    found = [ledger.find(unit) for unit in wanted]
+    found = ledger.find_all(wanted).values()
     return [marker for marker in found if marker is not None and marker.rows]

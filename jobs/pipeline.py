@@ -23,6 +23,7 @@ from jobs import select as stage1
 from jobs.checks import check_config, remote_code
 from jobs.cluster import connected, nodes, ray_errors
 from jobs.config import Config
+from jobs.config_storage import use
 from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError
 from jobs.ledger import Ledger, fingerprint
 from jobs.progress import Progress
@@ -93,6 +94,7 @@ def execute(
         DataError: An input cannot be read, or too many rows were rejected.
         ClusterError: Another run is live on the output, Ray or the disk gave out.
     """
+    use(config.file.storage)
     check_config(config, until=until)
     ledger = Ledger(config.out)
     ledger.store.create()
@@ -189,12 +191,12 @@ def _end(run: Run, until: str) -> Result:
     run.manifest |= {"result": result, "finished": manifest.now(), "exit_code": 0}
     run.manifest["warnings"] = run.progress.warnings
     manifest.save(run.ledger.store, run.manifest)
-    page = run.ledger.store.path("report.html")
+    page = run.ledger.store.where("report.html")
     return Result(
         result=result,
         out=run.out,
         stage=until,
         n_rejected=rejected,
-        report=str(page) if until == "report" else None,
+        report=page if until == "report" else None,
         warnings=tuple(run.progress.warnings),
     )

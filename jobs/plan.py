@@ -19,10 +19,12 @@ from jobs import capacity
 from jobs.checks import check_config, remote_code
 from jobs.config import Config
 from jobs.config_schema import Arm, TableConfig
+from jobs.config_storage import use
 from jobs.content_free import prompts_planned
 from jobs.embed import encoder_spec, identify
 from jobs.engines import engine_spec, tokenizer_of
 from jobs.errors import ConfigError
+from jobs.files.inputs import open_input
 from jobs.ledger import Ledger
 from jobs.plan_cluster import Machines, machines_of
 from jobs.plan_cost import Planned, cost, on_nodes
@@ -70,6 +72,7 @@ def plan(
         DataError: The first file of a table cannot be read.
         ClusterError: A stage asks for more than the cluster has; all else is printed before.
     """
+    use(config.file.storage)
     check_config(config, until="report")
     for text in remote_code(config):
         progress.warn(text)
@@ -77,7 +80,7 @@ def plan(
     machines, rates = machines or machines_of(config.file.cluster), rates or Rates()
     planned, changed = prepared(config, machines, rows=rows)
     answer: dict[str, Any] = {
-        "out": str(Store(config.out).root),
+        "out": Store(config.out).place,
         "cluster": machines.as_dict(),
         "rates": rates.source,
         "tables": planned.tables,
@@ -162,7 +165,7 @@ def _table(config: Config, name: str) -> dict[str, Any]:
 
 
 def _parquet_rows(file: SourceFile) -> int | None:
-    with open(file.path, "rb") as handle:
+    with open_input(file.path) as handle:
         if handle.read(4) != b"PAR1":
             return None
         try:
@@ -176,7 +179,7 @@ def _sample(
 ) -> tuple[list[str], list[str], list[str], int | None]:
     """Texts, labels and outputs of the first rows, and the rows of all files by size."""
     first = files[0]
-    with open(first.path, "rb") as file:
+    with open_input(first.path) as file:
         batches = read_rows(
             file, first.path, columns=column_map(table), options=read_options(table)
         )

@@ -115,5 +115,5 @@ class Run:
 
     @property
     def out(self) -> str:
-        """Absolute path of the output tree."""
-        return str(self.ledger.store.root)
+        """Absolute path of the output tree, or its s3:// path."""
+        return self.ledger.store.place

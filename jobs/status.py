@@ -41,14 +41,14 @@ def status(out: str, *, quiet: bool) -> dict[str, Any]:
     """
     store = Store(out)
     found = manifest.load(store)
-    holder = lock.holder(store) if store.root.is_dir() else None
+    holder = lock.holder(store)
     if not found and holder is None:
         if store.exists(manifest.NAME):
             raise DataError(
-                f"{store.path(manifest.NAME)}: cannot be read as a manifest. Run the same command "
+                f"{store.where(manifest.NAME)}: cannot be read as a manifest. Run the same command "
                 "again: it is written anew from what is there."
             )
-        raise DataError(f"{store.root}: no {manifest.NAME} there; is it the output of a run?")
+        raise DataError(f"{store.place}: no {manifest.NAME} there; is it the output of a run?")
     ledger, now = Ledger(out), _now(store, holder)
     stages = {
         name: _stage(ledger, found[name]) | {"earlier": stage not in found.get("made", [])}
@@ -56,7 +56,7 @@ def status(out: str, *, quiet: bool) -> dict[str, Any]:
         if name in found
     }
     answer = {
-        "out": str(store.root),
+        "out": store.place,
         "run_id": found.get("run_id"),
         "result": _result(found, holder),
         "stage": found.get("stage"),
@@ -115,7 +115,9 @@ def markers_in(entry: Any) -> list[Marker]:
 def _stage(ledger: Ledger, entry: Any) -> dict[str, Any]:
     markers = {marker.table: marker for marker in markers_in(entry)}
     markers = {name: one for name, one in markers.items() if not name.startswith("rejected/")}
-    missing = [table for table, marker in markers.items() if not _there(ledger, marker)]
+    units = {t: Unit(m.folder, m.name, m.fingerprint) for t, m in markers.items()}
+    found = ledger.find_all(units.values())
+    missing = [t for t, m in markers.items() if not _same(found[units[t]], m)]
     return {
         "parts": len(markers),
         "rows": sum(marker.rows for marker in markers.values()),
@@ -124,8 +126,7 @@ def _stage(ledger: Ledger, entry: Any) -> dict[str, Any]:
     }
 
 
-def _there(ledger: Ledger, marker: Marker) -> bool:
-    found = ledger.find(Unit(marker.folder, marker.name, marker.fingerprint))
+def _same(found: Marker | None, marker: Marker) -> bool:
     return found is not None and found.checksum == marker.checksum
 
 

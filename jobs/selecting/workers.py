@@ -1,5 +1,6 @@
 """The select actors of a run; a lost one is replaced and told all that it had been told."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from jobs import interrupts, watch
 from jobs.capacity import ray_options
-from jobs.cluster import threads
+from jobs.cluster import n_workers, threads
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
@@ -24,6 +25,8 @@ MAX_RESTARTS = 3
 START_TIMEOUT_S = 900.0
 # How often the driver, while it waits, looks whether it was asked to stop.
 LOOK_S = 1.0
+# How long a lost actor's successor waits for a node that comes in the place of a lost one.
+ROOM_TIMEOUT_S = 20.0
 WHOLE = {"all": Ground()}
 
 
@@ -90,21 +93,23 @@ class Workers:
         """Wait until actors run; for ever is too long when the cluster has no room for them."""
         import ray
 
-        up = [actor.call.remote("ready") for actor in actors]
-        _, late = ray.wait(up, num_returns=len(up), timeout=START_TIMEOUT_S)
+        late = _late(actors, START_TIMEOUT_S)
         if late:
             have = ray.available_resources().get("CPU", 0.0)
             raise ClusterError(
-                f"select: {len(late)} of {len(self._dealt)} actors found no room in "
+                f"select: {late} of {len(self._dealt)} actors found no room in "
                 f"{START_TIMEOUT_S:.0f} s; each needs {self._resources.cpus:g} CPUs, {have:g} are "
                 "free. Lower cluster.select.actors or .cpus, or add nodes; what is done is kept."
             )
 
-    def _new(self, number: int) -> Any:
+    def _new(self, number: int, *, cpus: float | None = None) -> Any:
         import ray
 
         gpus = self._resources.gpus or 0
-        actor = ray.remote(SelectWorker).options(**ray_options(self._resources))
+        needed = self._resources if cpus is None else WorkersConfig(gpus=0.0)
+        actor = ray.remote(SelectWorker).options(
+            **ray_options(needed) | ({} if cpus is None else {"num_cpus": cpus})
+        )
         dealt = self._dealt[number]
         return actor.remote(
             self._out,
@@ -306,7 +311,7 @@ class Workers:
             ray.get(self._actors[number].call.remote("ready"))
         except ray.exceptions.RayActorError:
             self._deaths[number] += 1
-            self._actors[number] = self._new(number)
+            self._actors[number] = self._successor(number)
             self._await([self._actors[number]])
         if self._session is None or starting:
             return
@@ -315,6 +320,18 @@ class Workers:
         for name, told in self._told.items():
             for method, argument in told:
                 _checked(_got(actor.call.remote(method, name, argument)))
+
+    def _successor(self, number: int) -> Any:
+        """A new actor for a dead one; if its node went too, beside another, sharing its CPUs."""
+        import ray
+
+        actor, wanted = self._new(number), len(self._dealt)
+        if self._resources.gpus or not _late([actor], ROOM_TIMEOUT_S):
+            return actor
+        if n_workers(self._resources, wanted) == wanted:
+            return actor
+        ray.kill(actor)
+        return self._new(number, cpus=0)
 
 
 def _name(method: str, args: tuple[Any, ...]) -> str:
@@ -330,6 +347,19 @@ def _got(reference: Any) -> Any:
         interrupts.check()
         watch.check()
     return ray.get(reference)
+
+
+def _late(actors: Sequence[Any], timeout_s: float) -> int:
+    """How many actors do not run yet after so many seconds."""
+    import ray
+
+    late, deadline = [actor.call.remote("ready") for actor in actors], time.monotonic() + timeout_s
+    while late and time.monotonic() < deadline:
+        interrupts.check()
+        watch.check()
+        left = max(0.0, min(LOOK_S, deadline - time.monotonic()))
+        late = ray.wait(late, num_returns=len(late), timeout=left)[1]
+    return len(late)
 
 
 def _checked(result: Any) -> Any:

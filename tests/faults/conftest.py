@@ -1,8 +1,11 @@
 """One small cluster for all, and one run that nothing disturbed, to compare with."""
 
+import os
+
 import pytest
 
 from tests.faults.driving import Nodes, begin, ended, make_project, start
+from tests.faults.flaky_proxy import FlakyProxy
 from tests.inference.tiny_models import tiny_bert, tiny_llama
 
 
@@ -17,7 +20,22 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def _nodes():
+def object_store():
+    """An S3 server behind a proxy that can disturb it, named in the environment of every node."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    with FlakyProxy(server.get_host_and_port()) as proxy, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "AWS_ENDPOINT_URL", proxy.url)
+        patch.setitem(os.environ, "AWS_ACCESS_KEY_ID", "key")
+        patch.setitem(os.environ, "AWS_SECRET_ACCESS_KEY", "secret")
+        yield proxy
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def _nodes(object_store):
     nodes = Nodes()
     yield nodes
     nodes.cluster.shutdown()

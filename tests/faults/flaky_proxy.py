@@ -23,18 +23,18 @@ class FlakyProxy:
         seen: How many requests were `passed`, `refused`, `cut` before an answer, `torn` within one.
     """
 
-    def __init__(self, upstream, *, refuse=0.3, cut=0.05, tear=0.05, seed=0):
+    def __init__(self, upstream, *, refuse=0.0, cut=0.0, tear=0.0, seed=0):
         """Listen on a free port of this machine.
 
         Args:
             upstream: (host, port) of the object store.
             refuse: Share of requests answered 503.
-            cut: Share whose connection is closed without an answer, before or after the work.
+            cut: Share whose connection is closed without an answer, when the work was done.
             tear: Share of answers that break off in the middle.
             seed: Of the draws.
         """
         self.upstream, self.seen = upstream, Counter()
-        self._limits = (refuse, refuse + cut, refuse + cut + tear)
+        self.disturb(refuse=refuse, cut=cut, tear=tear)
         self._random, self._lock = random.Random(seed), threading.Lock()
         handler = type("Handler", (_Handler,), {"proxy": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -50,6 +50,10 @@ class FlakyProxy:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def disturb(self, *, refuse=0.0, cut=0.0, tear=0.0):
+        """Change the shares for the requests to come."""
+        self._limits = (refuse, refuse + cut, refuse + cut + tear)
 
     def fate(self):
         """What becomes of the next request."""

@@ -50,24 +50,24 @@ def ask(proxy, body=b"abcdef"):
 
 
 def test_without_faults_everything_passes(upstream):
-    with FlakyProxy(upstream, refuse=0, cut=0, tear=0) as proxy:
+    with FlakyProxy(upstream) as proxy:
         assert ask(proxy) == (200, b"abcdef")
         assert ask(proxy, b"") == (200, b"")
         assert proxy.seen == {"passed": 2}
 
 
 def test_each_fault_is_what_it_is_called(upstream):
-    with FlakyProxy(upstream, refuse=1, cut=0, tear=0) as proxy:
+    with FlakyProxy(upstream, refuse=1) as proxy:
         status, body = ask(proxy)
         assert (status, b"SlowDown" in body) == (503, True)
-    with FlakyProxy(upstream, refuse=0, cut=1, tear=0) as proxy:
+    with FlakyProxy(upstream, cut=1) as proxy:
         assert ask(proxy)[0] in ("RemoteDisconnected", "ConnectionResetError")
-    with FlakyProxy(upstream, refuse=0, cut=0, tear=1) as proxy:
+    with FlakyProxy(upstream, tear=1) as proxy:
         assert ask(proxy)[0] == "IncompleteRead"
 
 
 def test_a_third_of_many_requests_is_refused(upstream):
-    with FlakyProxy(upstream, refuse=0.3, cut=0, tear=0) as proxy:
+    with FlakyProxy(upstream, refuse=0.3) as proxy:
         for _ in range(200):
             ask(proxy)
         assert 40 <= proxy.seen["refused"] <= 80

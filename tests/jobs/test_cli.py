@@ -186,16 +186,6 @@ def test_a_hundred_million_rows_get_partitions_levels_memory_disk_and_hours(conf
     assert max(map(len, told.err.split("---")[-1].splitlines())) < 250
 
 
-def test_what_is_shipped_to_a_cluster_is_small():
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if listed.returncode:
-        pytest.skip("not a git checkout: nothing tells what is shipped")
-    sizes = [(ROOT / name).stat().st_size for name in listed.stdout.split("\0") if name]
-    assert sum(sizes) < 5 * 2**20
-
-
 def test_an_interrupt_whose_exception_was_swallowed_still_stops_the_run():
     import os
     import signal
