@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference.encoder_spec import EncoderSpec, Side
+from inference.fetching import fetched
 from inference.models import resolve, revision
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def load(spec: EncoderSpec, side: Side) -> "SentenceTransformer":
     Args:
         spec: for dtype, device, pooling and trust_remote_code.
         side: the model and its revision. What is on this machine is loaded without
-            asking the network.
+            asking the network; a hub model that is not is fetched once for all processes.
 
     Raises:
         ValueError: neither the spec nor the folder says how to pool, or there is nothing to pool.
@@ -28,25 +29,20 @@ def load(spec: EncoderSpec, side: Side) -> "SentenceTransformer":
 
     logging.disable_progress_bar()  # a bar per actor is noise in a batch job's log
     found = resolve(side.model)
-    commit = None if isinstance(found, Path) else revision(side.model, side.revision)
-    if spec.pooling is None and not _says_how_it_pools(found, commit):
+    if not isinstance(found, Path):
+        found = fetched(found, revision(side.model, side.revision))
+    if spec.pooling is None and not _says_how_it_pools(found):
         raise ValueError(
             f"model {side.model!r} has no modules.json that says how to pool its tokens. Set the "
             "encoder's pooling to mean, cls or lasttoken, as its model card says."
         )
-    options: dict[str, Any] = {
-        "revision": commit,
-        "device": spec.device,
-        "trust_remote_code": spec.trust_remote_code,
-        "model_kwargs": {"dtype": getattr(torch, spec.dtype)},
-    }
-    try:
-        # Many actors that each ask the hub about files they have are refused by it.
-        model = SentenceTransformer(str(found), local_files_only=True, **options)
-    except OSError:
-        if isinstance(found, Path):
-            raise
-        model = SentenceTransformer(str(found), **options)
+    model = SentenceTransformer(
+        str(found),
+        local_files_only=True,
+        device=spec.device,
+        trust_remote_code=spec.trust_remote_code,
+        model_kwargs={"dtype": getattr(torch, spec.dtype)},
+    )
     kept = [module for module in model if not isinstance(module, Normalize)]
     if spec.pooling is not None:
         kept = _repooled(kept, spec.pooling, side.model)
@@ -73,15 +69,8 @@ def token_limit(model: "SentenceTransformer", side: Side) -> int:
     return side.max_tokens
 
 
-def _says_how_it_pools(found: Path | str, commit: str | None) -> bool:
-    from transformers.utils import cached_file
-
-    quiet = {"_raise_exceptions_for_missing_entries": False}
-    offline = isinstance(found, Path)
-    named = cached_file(
-        str(found), "modules.json", revision=commit, local_files_only=offline, **quiet
-    )
-    return named is not None
+def _says_how_it_pools(found: Path) -> bool:
+    return (found / "modules.json").is_file()
 
 
 def _repooled(modules: list[Any], mode: str, model: str) -> list[Any]:
