@@ -45,6 +45,8 @@ class HeadNode:
             **{k: v for k, v in os.environ.items() if k not in ("RAY_ADDRESS", "PYTHONPATH")},
             "RAY_AUTH_MODE": "disabled",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            # Ray gives its node a minute, which a busy machine may need twice over.
+            "RAY_raylet_start_wait_time_s": "300",
             **environment,
         }
         self.log = open(Path(self.folder) / "head.log", "w")  # noqa: SIM115  (closed in `end`)
@@ -63,13 +65,17 @@ class HeadNode:
             stdout=self.log,
             stderr=subprocess.STDOUT,
         )
-        self._wait()
+        try:
+            self._wait()
+        except BaseException:
+            self.end()
+            raise
 
     @property
     def address(self):
         return f"http://127.0.0.1:{self.dashboard}"
 
-    def _wait(self, timeout_s=180):
+    def _wait(self, timeout_s=360):
         deadline = time.monotonic() + timeout_s
         while True:
             try:
