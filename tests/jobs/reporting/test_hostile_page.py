@@ -3,7 +3,6 @@
 import dataclasses
 
 import pandas as pd
-import pytest
 
 from jobs.reporting.page import build_page
 from tests.jobs.browser import inspect_page
@@ -55,20 +54,18 @@ def without_policy(html):
     return html[:start] + html[html.index(">", start) + 1 :]
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_script_in_any_text_runs_even_without_the_policy(tmp_path, payload):
-    html = build_page(hostile_model(payload))
+def test_no_script_in_any_text_runs_even_without_the_policy(tmp_path):
+    html = build_page(hostile_model("".join(PAYLOADS)))
     path = tmp_path / "report.html"
     path.write_text(without_policy(html), encoding="utf-8")
     facts = inspect_page(path)
-    assert payload[:20] in facts.text
+    assert all(payload[:20] in facts.text for payload in PAYLOADS)
     assert "OWNED-1" not in facts.text
     assert (facts.console_errors, facts.requests) == ([], [])
 
 
 def test_the_payloads_do_run_where_nothing_is_escaped(tmp_path):
     """Else the test above could not fail."""
-    for number, payload in enumerate(PAYLOADS[:3]):
-        path = tmp_path / f"{number}.html"
-        path.write_text(f"<body><pre>{payload}</pre></body>", encoding="utf-8")
-        assert "OWNED-1" in inspect_page(path).text
+    path = tmp_path / "bare.html"
+    path.write_text(f"<body><pre>{''.join(PAYLOADS[:3])}</pre></body>", encoding="utf-8")
+    assert inspect_page(path).text.count("OWNED-1") == 3
