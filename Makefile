@@ -1,6 +1,8 @@
 # make run    install what is needed, then the quickstart: corpus in, report out
 # make test   install what is needed, then every test
+# make faults what a cluster does to a run: nodes, disks and drivers that die
 # make check  ruff and mypy
+# make audit  known vulnerabilities of the pinned packages; 0 none, 1 some, 75 not run
 # On a machine with a GPU add DEVICE=gpu.
 
 VENV ?= .venv
@@ -19,11 +21,11 @@ TEST_WORKERS ?= 2
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 READY := $(VENV)/.ready-$(DEVICE)
 
-.PHONY: run test check format venv clean
+.PHONY: run test faults check audit format venv clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,6s/^# //p' Makefile
 
 venv: $(READY)
 
@@ -53,14 +55,20 @@ run: $(READY) data/icd10/corpus.parquet
 test: $(READY)
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
+faults: $(READY)
+	$(VENV)/bin/python -m pytest tests/faults
+
 check: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+audit:
+	@.ci/audit
 
 format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
 clean:
-	rm -rf runs data $(VENV) build *.egg-info
+	rm -rf runs data $(VENV) .venv-audit build *.egg-info

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference.encoder_spec import EncoderSpec, Side
+from inference.fetching import fetched
 from inference.models import resolve, revision
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ def load(spec: EncoderSpec, side: Side) -> "SentenceTransformer":
 
     Args:
         spec: for dtype, device, pooling and trust_remote_code.
-        side: the model and its revision. A folder is loaded without asking the network.
+        side: the model and its revision. What is on this machine is loaded without
+            asking the network; a hub model that is not is fetched once for all processes.
 
     Raises:
         ValueError: neither the spec nor the folder says how to pool, or there is nothing to pool.
@@ -27,17 +29,16 @@ def load(spec: EncoderSpec, side: Side) -> "SentenceTransformer":
 
     logging.disable_progress_bar()  # a bar per actor is noise in a batch job's log
     found = resolve(side.model)
-    local = isinstance(found, Path)
-    commit = None if local else revision(side.model, side.revision)
-    if spec.pooling is None and not _says_how_it_pools(found, commit):
+    if not isinstance(found, Path):
+        found = fetched(found, revision(side.model, side.revision))
+    if spec.pooling is None and not _says_how_it_pools(found):
         raise ValueError(
             f"model {side.model!r} has no modules.json that says how to pool its tokens. Set the "
             "encoder's pooling to mean, cls or lasttoken, as its model card says."
         )
     model = SentenceTransformer(
         str(found),
-        revision=commit,
-        local_files_only=local,
+        local_files_only=True,
         device=spec.device,
         trust_remote_code=spec.trust_remote_code,
         model_kwargs={"dtype": getattr(torch, spec.dtype)},
@@ -68,15 +69,8 @@ def token_limit(model: "SentenceTransformer", side: Side) -> int:
     return side.max_tokens
 
 
-def _says_how_it_pools(found: Path | str, commit: str | None) -> bool:
-    from transformers.utils import cached_file
-
-    quiet = {"_raise_exceptions_for_missing_entries": False}
-    offline = isinstance(found, Path)
-    named = cached_file(
-        str(found), "modules.json", revision=commit, local_files_only=offline, **quiet
-    )
-    return named is not None
+def _says_how_it_pools(found: Path) -> bool:
+    return (found / "modules.json").is_file()
 
 
 def _repooled(modules: list[Any], mode: str, model: str) -> list[Any]:

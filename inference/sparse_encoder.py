@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from inference.encoder_spec import Role
+from inference.fetching import fetched
 from inference.masking import MaskRule, mask
 from inference.models import resolve, revision
 from inference.status import Status
@@ -80,10 +81,11 @@ def require_sparse(spec: SparseSpec) -> None:
     """
     from transformers.utils import cached_file
 
-    found, commit = _source(spec)
+    found = resolve(spec.model)
+    commit = None if isinstance(found, Path) else revision(spec.model, spec.revision)
     quiet = {"_raise_exceptions_for_missing_entries": False}
     file = cached_file(
-        found, "modules.json", revision=commit, local_files_only=commit is None, **quiet
+        str(found), "modules.json", revision=commit, local_files_only=commit is None, **quiet
     )
     modules = [] if file is None else json.loads(Path(file).read_text(encoding="utf-8"))
     types = [str(module["type"]) for module in modules]
@@ -196,11 +198,12 @@ class SparseEncoder:
         return [len(row) > limit for row in ids]
 
 
-def _source(spec: SparseSpec) -> tuple[str, str | None]:
-    """A folder and None, or the name of a hub model and its commit."""
-    weights = revision(spec.model, spec.revision)
+def _source(spec: SparseSpec) -> Path:
+    """A folder on this machine."""
     found = resolve(spec.model)
-    return str(found), None if isinstance(found, Path) else weights
+    if isinstance(found, Path):
+        return found
+    return fetched(found, revision(spec.model, spec.revision))
 
 
 def _loaded(spec: SparseSpec) -> Any:  # noqa: ANN401  (sentence-transformers' own class)
@@ -210,11 +213,9 @@ def _loaded(spec: SparseSpec) -> Any:  # noqa: ANN401  (sentence-transformers' o
 
     logging.disable_progress_bar()
     require_sparse(spec)
-    found, commit = _source(spec)
     model = Model(
-        found,
-        revision=commit,
-        local_files_only=commit is None,
+        str(_source(spec)),
+        local_files_only=True,
         device=spec.device,
         model_kwargs={"dtype": getattr(torch, spec.dtype)},
     ).eval()

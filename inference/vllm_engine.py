@@ -3,9 +3,12 @@
 import gc
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from inference.fetching import fetched
 from inference.llm import Completion, EngineSpec, RowError, Sampling
+from inference.models import revision
 from inference.prompt_tokens import Tokenizer
 from inference.status import Status
 
@@ -83,11 +86,16 @@ def start_vllm(spec: EngineSpec) -> "Vllm":
 
     Raises:
         FileNotFoundError: the model is a path that does not exist.
+        LookupError: a hub model that is not here and cannot be fetched.
     """
     import torch
 
     if os.path.isabs(spec.model) and not os.path.isdir(spec.model):
         raise FileNotFoundError("there is no such model folder; check the engine's model path")
+    if not os.path.isdir(spec.model):
+        # Engines begin together, and each would ask the hub for all of its files.
+        folder = fetched(spec.model, revision(spec.model, spec.revision))
+        spec = replace(spec, model=str(folder), revision=None)
 
     gpu = torch.cuda.is_available()
     for name, value in {**_ENVIRONMENT, **({} if gpu else _CPU_ENVIRONMENT)}.items():

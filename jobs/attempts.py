@@ -63,7 +63,7 @@ class Attempts:
         trace: TracebackType | None,
     ) -> None:
         """Forget the notes: whatever happened, the process is alive."""
-        self._store.path(self._path).unlink(missing_ok=True)
+        self._store.remove_file(self._path)
 
     def run(self, rows: Rows, decode: Callable[[Rows], list[Decoded]]) -> list[Decoded]:
         """Decode all rows together, or one by one once two tries have died.

@@ -1,7 +1,5 @@
 """What can be refused before any work: the config against code, files and models."""
 
-import os
-
 from inference.kinds import ANSWERED_BY_OUTPUT
 from jobs import assemble, rank, select
 from jobs.baselines import check_baselines
@@ -12,6 +10,7 @@ from jobs.embed_sparse import identify_sparse
 from jobs.engines import check_chat, engine_spec, tokenizer_of
 from jobs.epr import check_map
 from jobs.errors import ConfigError
+from jobs.files.places import absolute, plain
 from jobs.kind_rules import check_kind
 from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
@@ -53,8 +52,26 @@ def check_config(config: Config, *, until: str) -> None:
         _check_engines(config)
 
 
+def remote_code(config: Config) -> list[str]:
+    """A warning for each model in use that is allowed to run Python of its own."""
+    file = config.file
+    encoders = sorted(
+        {arm.encoder for arm in config.arms if file.encoders[arm.encoder].trust_remote_code}
+    )
+    engines = sorted(
+        {a.engine for a in config.arms if file.engines[a.engine].extra.get("trust_remote_code")}
+    )
+    models = [(f"encoders.{name}", file.encoders[name].model) for name in encoders]
+    models += [(f"engines.{name}", file.engines[name].model) for name in engines]
+    return [
+        f"{key}: trust_remote_code is on, so Python that comes with {model or 'the preset'} runs "
+        "here with all rights of this job"
+        for key, model in models
+    ]
+
+
 def _check_apart(files: list[SourceFile], out: str, *, key: str) -> None:
-    inside = os.path.abspath(out) + os.sep
+    inside = absolute(plain(out, key="out")) + "/"
     own = [file.path for file in files if file.path.startswith(inside)]
     if own:
         raise ConfigError(

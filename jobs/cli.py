@@ -14,6 +14,7 @@ from jobs import interrupts
 from jobs.config import Config, load
 from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
+from jobs.redaction import redact
 
 STAGE_VERBS = ("ingest", "embed", "select", "rank", "assemble", "generate", "evaluate", "report")
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        traceback.print_exc()
+        print(redact(traceback.format_exc()), end="", file=sys.stderr)
         text = f"this is a bug of dualdiv, please report it with the lines above ({error!r})."
         return _fail(arguments, 70, "InvariantError", text)
     if arguments.json:
@@ -50,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(arguments: argparse.Namespace, code: int, kind: str, text: str) -> int:
-    print(f"{kind}: {text}", file=sys.stderr)
+    text = redact(text)
+    # The last line says the code: `ray job` tells 1 whatever it was.
+    print(f"{kind}: {text}\nexit code {code}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"result": "failed", "exit_code": code, "error": kind, "message": text}))
     return code
@@ -67,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     for stage in STAGE_VERBS:
         text = f"up to and including {stage}"
         _rejects_option(_config_verb(verbs, stage, _run, text))
-    _config_verb(verbs, "plan", _plan, "validate and estimate; runs nothing")
+    _plan_options(_config_verb(verbs, "plan", _plan, "validate and estimate; runs nothing"))
     status = verbs.add_parser("status", help="what is done, missing, rejected, and why")
     status.add_argument("out", metavar="OUT", help="output folder of a run")
     status.set_defaults(act=_status)
@@ -131,6 +134,35 @@ def _rejects_option(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _plan_options(verb: argparse.ArgumentParser) -> None:
+    for name, what in (
+        ("nodes", "equal nodes"),
+        ("cpus", "CPUs of each"),
+        ("gpus", "GPUs of each"),
+    ):
+        kind = int if name == "nodes" else float
+        verb.add_argument(f"--{name}", type=kind, metavar="N", help=f"plan for a cluster: {what}")
+    verb.add_argument("--memory", metavar="SIZE", help="memory of each node, like 256GiB")
+    verb.add_argument(
+        "--rows", type=float, metavar="N", help="plan for so many rows; the files are a sample"
+    )
+    verb.add_argument("--rates", metavar="FILE", help="measured rates; default OUT/rates.json")
+    verb.add_argument(
+        "--calibrate",
+        type=int,
+        nargs="?",
+        const=5_000,
+        metavar="N",
+        help="first run the stages on N rows (5000) and keep the rates",
+    )
+    verb.add_argument(
+        "--until",
+        choices=("select", "generate"),
+        default="generate",
+        help="last stage that --calibrate runs",
+    )
+
+
 def _load(arguments: argparse.Namespace) -> Config:
     return load(arguments.config, settings=arguments.set, limit=arguments.limit, out=arguments.out)
 
@@ -140,7 +172,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
 
     config = _load(arguments)
     until = "report" if arguments.verb == "run" else arguments.verb
-    print(f"--- resolved config\n{config.as_yaml()}---", file=sys.stderr)
+    print(f"--- resolved config\n{redact(config.as_yaml())}---", file=sys.stderr)
     result = execute(
         config, until=until, progress=Progress(), fail_on_rejects=arguments.fail_on_rejects
     )
@@ -157,10 +189,32 @@ def _rejects(number: int) -> str:
 
 def _plan(arguments: argparse.Namespace) -> dict[str, Any]:
     from jobs.plan import plan
+    from jobs.plan_cluster import machines_of
+    from jobs.plan_rates import read_rates, write_rates
 
+    for flag in ("rows", "calibrate"):
+        value = getattr(arguments, flag)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{flag} {value:g}: wanted a number of rows, at least 1.")
     config = _load(arguments)
-    print(f"--- resolved config\n{config.as_yaml()}---", file=sys.stderr)
-    return plan(config, progress=Progress())
+    print(f"--- resolved config\n{redact(config.as_yaml())}---", file=sys.stderr)
+    told = {name: getattr(arguments, name) for name in ("nodes", "cpus", "gpus", "memory")}
+    machines = machines_of(config.file.cluster, **told)
+    if arguments.calibrate is not None:
+        from jobs.plan_calibrate import calibrate
+
+        measured = calibrate(
+            config,
+            machines_of(config.file.cluster),
+            rows=arguments.calibrate,
+            until=arguments.until,
+            progress=Progress(),
+        )
+        rates = write_rates(config, measured, arguments.rates)
+    else:
+        rates = read_rates(config, arguments.rates)
+    rows = None if arguments.rows is None else int(arguments.rows)
+    return plan(config, progress=Progress(), machines=machines, rates=rates, rows=rows)
 
 
 def _status(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -12,12 +11,12 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from jobs import redaction
 from jobs.config_schema import Arm, ConfigFile
+from jobs.config_storage import refuse_secrets, require_set
 from jobs.errors import ConfigError
 
-SECRET = re.compile(
-    r"(^|_)(api_?key|secret|password|credentials?|auth_?token|hf_token|token)$", re.I
-)
+MOST_BYTES, MOST_ALIASES, MOST_DEPTH = 2**20, 32, 64
 ARM_SECTIONS = ("stage1", "stage2", "prompt", "generate")
 # Sections inside them, of which an arm may name some keys and keep the others.
 SUBSECTIONS = {"stage2": ("epr",)}
@@ -33,11 +32,17 @@ class Config:
         file: The validated file.
         arms: One entry per arm, every choice resolved, names unique.
         limit: Rows of each table to read, first in file order; None: all.
+        query_limit: The same of the queries alone, where they are to be fewer.
     """
 
     file: ConfigFile
     arms: tuple[Arm, ...]
     limit: int | None = None
+    query_limit: int | None = None
+
+    def limit_of(self, table: str) -> int | None:
+        """Rows of a table to read; None: all."""
+        return self.query_limit if table == "queries" and self.query_limit else self.limit
 
     @property
     def out(self) -> str:
@@ -48,21 +53,11 @@ class Config:
         """The resolved config as plain data, for printing, storing and fingerprints."""
         plain = self.file.model_dump(mode="json", by_alias=True, exclude={"arms", "grid"})
         plain["arms"] = [arm.model_dump(mode="json", by_alias=True) for arm in self.arms]
-        return _without_secrets(plain) | {"limit": self.limit}
+        return redaction.without_secrets(plain) | {"limit": self.limit}
 
     def as_yaml(self) -> str:
         """The resolved config as YAML text."""
         return yaml.safe_dump(self.as_dict(), sort_keys=False, allow_unicode=True)
-
-
-def _without_secrets(node: Any) -> Any:
-    """Plain data with the values of keys that sound like credentials taken out."""
-    if isinstance(node, dict):
-        return {
-            key: "***" if SECRET.search(str(key)) else _without_secrets(value)
-            for key, value in node.items()
-        }
-    return [_without_secrets(item) for item in node] if isinstance(node, list) else node
 
 
 def load(
@@ -84,24 +79,53 @@ def load(
     """
     raw = _read(path)
     for setting in settings:
+        redaction.learn_text(setting)
         _override(raw, setting)
+    redaction.learn_config(raw)
     if out is not None:
         raw["out"] = out
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit {limit}: wanted a whole number of rows, at least 1.")
+    refuse_secrets(raw, where=path)
     file = _validate(ConfigFile, raw, where=path)
+    require_set(file.storage, where=path)
     return Config(file=file, arms=_expand(file, where=path), limit=limit)
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a key that stands twice is an error, not the last one's win."""
+    """Safe YAML; a key that stands twice is an error, and a few lines cannot stand for millions."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._n_aliases, self._open = 0, [""]
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Refuse too many aliases, too deep a nesting, and a part that holds itself."""
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            self._n_aliases += 1
+            if self._n_aliases > MOST_ALIASES or event.anchor in self._open:
+                line = event.start_mark.line + 1
+                what = (
+                    "holds itself" if event.anchor in self._open else f"is one of > {MOST_ALIASES}"
+                )
+                raise yaml.YAMLError(f"alias *{event.anchor} on line {line} {what}")
+            return super().compose_node(parent, index)
+        self._open.append(event.anchor or "")
+        if len(self._open) > MOST_DEPTH:
+            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: nested over {MOST_DEPTH} deep")
+        node = super().compose_node(parent, index)
+        self._open.pop()
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a repeated key, with its line."""
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key != "<<" and key in seen:
+            if isinstance(key, str) and key in seen:
                 line = key_node.start_mark.line + 1
                 raise yaml.YAMLError(f"key {key!r} stands twice, the second time on line {line}")
             seen.add(key if isinstance(key, str) else id(key_node))
@@ -110,16 +134,28 @@ class _Loader(yaml.SafeLoader):
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        raw = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
+        if Path(path).stat().st_size > MOST_BYTES:
+            raise ConfigError(f"{path}: above {MOST_BYTES:,} bytes, so it is no config.")
+        text = Path(path).read_text(encoding="utf-8")
+        redaction.learn_text(text)
+        raw = yaml.load(text, Loader=_Loader)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such config file.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}.") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {error}") from None
+        raise ConfigError(f"{path}: not YAML: {_yaml_mistake(error)}") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: found {type(raw).__name__}, wanted a mapping of sections.")
     return raw
+
+
+def _yaml_mistake(error: yaml.YAMLError) -> str:
+    """What is wrong and where, without the line itself: it may hold a credential."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"{error.problem}, line {mark.line + 1}, column {mark.column + 1}"
+    return str(error)
 
 
 def _override(raw: dict[str, Any], setting: str) -> None:
@@ -127,9 +163,10 @@ def _override(raw: dict[str, Any], setting: str) -> None:
     if not equals or not key:
         raise ConfigError(f"--set {setting}: wanted KEY.KEY=VALUE.")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"--set {setting}: the value is not YAML: {error}") from None
+        told = f"--set {setting}: the value is not YAML: {_yaml_mistake(error)}"
+        raise ConfigError(told) from None
     try:
         _assign(raw, key.split("."), value)
     except (IndexError, ValueError, TypeError):
@@ -260,11 +297,13 @@ def _explain(model: type[BaseModel], item: Any) -> str:
     # Pydantic also names the branch of a union, which ours write in <>.
     place = [str(part) for part in item["loc"] if not str(part).startswith("<")]
     key = ".".join(place)
+    shown = redaction.without_secrets({place[-1] if place else "": item["input"]})
+    shown = next(iter(shown.values()))
     if item["type"] == "extra_forbidden":
         known = sorted(_known_keys(model, place[:-1]))
         near = get_close_matches(place[-1], known, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        return f"unknown key {key} = {item['input']!r}.{hint} Known here: {', '.join(known)}."
+        return f"unknown key {key} = {shown!r}.{hint} Known here: {', '.join(known)}."
     if item["type"] == "missing":
         return f"{key} is missing; it has no default."
     told = item["msg"].removeprefix("Value error, ")
@@ -272,7 +311,7 @@ def _explain(model: type[BaseModel], item: Any) -> str:
         told = "wanted a section with keys of its own"
     if isinstance(item["input"], str) and item["type"] in ("float_type", "int_type"):
         told += "; YAML takes it for text (write 1.0e+9, not 1e9; no quotes)"
-    return f"{key} = {item['input']!r}: {told}."
+    return f"{key} = {shown!r}: {told}."
 
 
 def _known_keys(model: type[BaseModel], place: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from inference.encoder import Encoder, EncoderSpec, encoder_id, pinned
 from inference.presets import PRESETS
 from inference.status import Status
+from jobs import pulse
 from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import EncoderConfig, rules_of
 from jobs.errors import ConfigError
@@ -102,7 +103,8 @@ class EmbedWork:
             return found
         role = payload["role"]
         if role not in self.encoders:
-            self.encoders[role] = self._load(role)
+            with pulse.loading():
+                self.encoders[role] = self._load(role)
         encoder = self.encoders[role]
         schema = vector_schema(encoder.dimension, self.spec.storage)
         stats: dict[str, Any] = {"status": {}, "n_tokens": 0, "n_truncated": 0}
@@ -113,6 +115,7 @@ class EmbedWork:
                 writer.write(table)
                 count_status(stats, table)
                 stats["n_tokens"] += int(table.column("n_tokens").to_numpy().sum())
+                pulse.count(rows=len(table), batches=-(-len(table) // self.spec.batch_size))
         marker = ledger.find(unit)
         assert marker is not None
         return marker

@@ -6,7 +6,6 @@ never are.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from inference.engine import EngineSpec
@@ -15,8 +14,10 @@ from jobs.config_schema import Arm
 from jobs.engines import engine_spec, plain_engine
 from jobs.epr_map import read_map, require_bound
 from jobs.epr_units import Course, begun, embedded, learned, scored
+from jobs.files.inputs import read_input
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
 from jobs.run import Run
+from jobs.storage import reading
 from jobs.tasks import task_of
 
 VERSION = 1
@@ -77,7 +78,8 @@ def _taken(run: Run, arm: Arm, engine: EngineSpec) -> Marker:
     path = str(arm.stage2.epr.map)
     check_map(arm, encoder_id=run.encoder_ids[arm.encoder], engine=engine)
     table, facts = read_map(path, key=f"arm {arm.name}: stage2.epr.map")
-    content = hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
+    with reading(path):
+        content = hashlib.blake2b(read_input(path), digest_size=16).hexdigest()
     mark = fingerprint("epr map taken", VERSION, content)
     unit = Unit(f"epr/{mark}", "map", mark)
     return run.ledger.find(unit) or run.ledger.commit(unit, table, stats=facts)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.errors import ConfigError, DataError
+from jobs.files.inputs import is_file, open_input
+from jobs.files.places import StorageUnreachable, plain
 from jobs.ledger import Ledger, Marker
+from jobs.storage import cannot_read, reading
 from jobs.vectors import Matrix, to_lists, to_matrix
 
 MAP_KEY = b"dualdiv.epr"
@@ -43,16 +45,21 @@ def read_map(path: str, *, key: str) -> tuple[pa.Table, dict[str, Any]]:
         ConfigError: No such file.
         DataError: The file is no map, or its weights are not finite.
     """
-    if not Path(path).is_file():
+    with reading(f"{key} = {path}"):
+        there = is_file(plain(path, key=key))
+    if not there:
         raise ConfigError(
             f"{key} = {path}: no such file; wanted the epr/<fp>/map.parquet of an earlier run. "
             "Paths are relative to where the command runs."
         )
     try:
-        table = pq.read_table(path)
+        with open_input(plain(path, key=key)) as file:
+            table = pq.ParquetFile(file).read()
         facts = json.loads((table.schema.metadata or {})[MAP_KEY])
         _ = [facts[name] for name in BOUND]
         weights = to_matrix(table[WEIGHTS])
+    except StorageUnreachable as error:
+        raise cannot_read(f"{key} = {path}", error) from None
     except (pa.ArrowException, OSError, KeyError, ValueError, AttributeError) as error:
         raise DataError(
             f"{key} = {path}: is no learned map ({error}); wanted the epr/<fp>/map.parquet of an "

@@ -1,8 +1,9 @@
 """Evaluate: output tables to metric tables, every figure beside the majority baseline."""
 
+import contextlib
 import json
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,8 @@ from jobs.candidate_measures import candidate_rows
 from jobs.compare_arms import compare_task
 from jobs.config_schema import Arm
 from jobs.embed import ROLES
+from jobs.files.inputs import stamps
+from jobs.files.scratch import local_folder
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
 from jobs.reporting.answer_metrics import (
@@ -38,6 +41,7 @@ from jobs.reporting.metric_tables import (
 from jobs.reporting.metrics import ArmMetrics, Yardstick, summarise
 from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
+from jobs.storage import reading
 from jobs.tasks import plain_task, task_of
 
 VERSION = 3
@@ -106,10 +110,10 @@ def _mark(run: Run) -> str:
     return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms, databases)
 
 
-def _files(folder: str) -> list[tuple[str, int, int]]:
+def _files(folder: str) -> list[tuple[str, int, int | str]]:
     """Names, sizes and times of the databases, which scores depend on."""
-    stats = [(path.name, path.stat()) for path in sorted(Path(folder).iterdir())]
-    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    with reading(folder):
+        return stamps(folder)
 
 
 # The functions on one arm and one task are in `metrics`.
@@ -155,7 +159,11 @@ def _measure_labels(run: Run, task: str, arms: list[Arm], outputs: Outputs) -> R
 
 
 def _measure_answers(run: Run, task: str, arms: list[Arm], outputs: Outputs) -> Rows:
-    yardstick = _answer_yardstick(run, task)
+    with _answer_yardstick(run, task) as yardstick:
+        return _measure_by(yardstick, run, arms, outputs)
+
+
+def _measure_by(yardstick: AnswerYardstick, run: Run, arms: list[Arm], outputs: Outputs) -> Rows:
     measured = {
         arm.name: summarise_answers(
             outputs[arm.name],
@@ -204,14 +212,17 @@ def _asked(run: Run, arm: str, part: Part) -> dict[str, list[str | None]]:
     return found
 
 
-def _answer_yardstick(run: Run, task: str) -> AnswerYardstick:
+@contextlib.contextmanager
+def _answer_yardstick(run: Run, task: str) -> Iterator[AnswerYardstick]:
     folder = run.config.file.tasks[task].databases
-    return AnswerYardstick(
-        task=task_of(run, task),
-        databases=None if folder is None else Path(folder),
-        seed=run.config.file.seed,
-        n_resamples=run.config.file.report.bootstrap,
-    )
+    # SQLite opens local files only.
+    with contextlib.nullcontext() if folder is None else local_folder(folder) as databases:
+        yield AnswerYardstick(
+            task=task_of(run, task),
+            databases=databases,
+            seed=run.config.file.seed,
+            n_resamples=run.config.file.report.bootstrap,
+        )
 
 
 def arm_fields(arm: Arm) -> dict[str, Any]:

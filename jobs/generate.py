@@ -16,6 +16,7 @@ from inference.kinds import gold_answer
 from inference.prompts import PromptSpec, stop_strings
 from inference.status import Status
 from inference.tasks import Task
+from jobs import pulse
 from jobs.attempts import Attempts
 from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import Arm, GenerateConfig
@@ -23,6 +24,7 @@ from jobs.content_free import NEUTRAL, distinct_sets, warn_of_many, with_content
 from jobs.engines import engine_spec, plain_engine
 from jobs.errors import ClusterError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
+from jobs.redaction import without_secrets
 from jobs.run import Run
 from jobs.spill import value_counts
 from jobs.tasks import plain_task, task_from, task_of
@@ -118,7 +120,8 @@ class GenerateWork:
             return found
         try:
             if self.engine is None:
-                self.engine = self.start(self.spec)
+                with pulse.loading():
+                    self.engine = self.start(self.spec)
             if self.arm not in (None, payload["arm"]):
                 # Cached tokens are those that an arm's own prompts share.
                 self.engine.forget()
@@ -159,6 +162,7 @@ class GenerateWork:
         self, task: Task, config: GenerateConfig, seed: int, rows: Sequence[dict[str, Any]]
     ) -> list[Decoded]:
         assert self.engine is not None
+        pulse.count(batches=1)
         texts = [row["prompt"] for row in rows]
         if config.calibrate == "contextual":
             return contextual(self.engine, task, texts, [row[NEUTRAL] for row in rows])
@@ -183,7 +187,7 @@ class GenerateWork:
             "wall_s": wall_s,
             "n_tokens": sum(row["prompt_tokens"] + row["output_tokens"] for row in sent),
             "n_rebuilds": self.engine.n_rebuilds,
-            "engine": json.loads(json.dumps(dict(settings), default=str)),
+            "engine": without_secrets(json.loads(json.dumps(dict(settings), default=str))),
         }
 
 

@@ -69,9 +69,10 @@ def _intake(run: Run, name: str) -> Intake:
     files = find(config.path, key=f"{name}.path")
     kinds = {run.config.file.tasks[arm.task].kind for arm in run.arms}
     entities = "ner" in kinds and config.columns.output is not None
-    how = [config.model_dump(exclude={"path"}), run.config.limit, *["entities"] * entities]
+    limit = run.config.limit_of(name)
+    how = [config.model_dump(exclude={"path"}), limit, *["entities"] * entities]
     identity = fingerprint(VERSION, *how)
-    source = fingerprint(identity, [asdict(file) for file in files])
+    source = fingerprint(identity, [file.identity() for file in files])
     # A look at fewer rows, or other columns, must not make the segments of the rest forgotten.
     last = run.manifest.get("ingests", {}).get(name, {}).get(identity)
     previous = _parts(run.ledger, last) if last else []
@@ -82,7 +83,7 @@ def _parts(ledger: Ledger, entry: dict[str, Any]) -> list[Part]:
     """The parts a manifest lists; none of them when one is gone."""
     parts = [Part(p["segment"], p["partition"], Marker(**p["marker"])) for p in entry["parts"]]
     units = [Unit(p.marker.folder, p.marker.name, p.marker.fingerprint) for p in parts]
-    return parts if all(ledger.find(unit) for unit in units) else []
+    return parts if all(ledger.find_all(units).values()) else []
 
 
 def _reused(run: Run, intake: Intake) -> bool:
@@ -154,8 +155,8 @@ def _record(
 
 
 def _spill_units(run: Run, intake: Intake) -> Units:
-    limited = run.config.limit is not None
-    groups = [intake.files] if limited else grouped(intake.files)
+    limit = run.config.limit_of(intake.name)
+    groups = [intake.files] if limit is not None else grouped(intake.files)
     units = []
     for number, group in enumerate(groups):
         place = f"{intake.name}-{intake.source}"
@@ -166,7 +167,7 @@ def _spill_units(run: Run, intake: Intake) -> Units:
             "rejects": asdict(rejects),
             "table": intake.config.model_dump(),
             "files": [file.path for file in group],
-            "limit": run.config.limit,
+            "limit": limit,
             "entities": intake.entities,
         }
         units.append((unit, payload))
@@ -211,5 +212,5 @@ def _collect(markers: list[Marker], *, segment: int) -> list[Part]:
 def _rejected(ledger: Ledger, spills: list[Marker], units: Units) -> list[Marker]:
     wanted = [Unit(**spill.stats["rejects"]) for spill in spills]
     wanted += [Unit(**payload["rejects"]) for _, payload in units]
-    found = [ledger.find(unit) for unit in wanted]
+    found = ledger.find_all(wanted).values()
     return [marker for marker in found if marker is not None and marker.rows]

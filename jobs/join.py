@@ -70,7 +70,7 @@ def _metrics(out: str) -> dict[str, Rows]:
     for name in ("summary", "paired_tests"):
         if name not in listed:
             raise DataError(
-                f"{ledger.store.root}: its {manifest.NAME} lists no metrics table {name}. Run its "
+                f"{ledger.store.place}: its {manifest.NAME} lists no metrics table {name}. Run its "
                 "config up to evaluate, also if an earlier version did."
             )
         table = ledger.read(Marker(**listed[name]))
@@ -99,4 +99,4 @@ def _write(to: str, rows: Rows, table: Table) -> list[str]:
         store.write_bytes(name, text.encode("utf-8", "replace"))
     with store.writing("table1.parquet") as file:
         pq.write_table(to_arrow(rows, TABLE1_SCHEMA), file)
-    return [str(store.path(name)) for name in (*texts, "table1.parquet")]
+    return [store.where(name) for name in (*texts, "table1.parquet")]

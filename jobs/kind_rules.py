@@ -1,12 +1,13 @@
 """Which parts of a config go with which kind of task."""
 
-from pathlib import Path
-
 from inference.decoding import LABEL_DECODERS
 from inference.kinds import ANSWERED_BY_OUTPUT
 from jobs.config_schema import Arm, ConfigFile
 from jobs.errors import ConfigError
+from jobs.files.inputs import is_folder
+from jobs.files.places import plain
 from jobs.rank import learns, shows_nothing
+from jobs.storage import reading
 
 
 def check_kind(arm: Arm, file: ConfigFile) -> None:
@@ -58,7 +59,9 @@ def _check_databases(arm: Arm, file: ConfigFile) -> None:
                 "are run. Without queries.columns.output nothing is scored and none is needed."
             )
         return
-    if not Path(task.databases).is_dir():
+    with reading(f"{key}.databases = {task.databases}"):
+        there = is_folder(plain(task.databases, key=f"{key}.databases"))
+    if not there:
         raise ConfigError(f"{key}.databases = {task.databases}: no such folder.")
     columns = file.queries.columns
     known = ["label"] * (columns.label is not None) + columns.keep

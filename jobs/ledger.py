@@ -7,7 +7,8 @@ last, are found by name (probed, never listed) and trusted only when fingerprint
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,9 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.errors import DataError, InvariantError
-from jobs.storage import Store
+from jobs.files.places import StorageUnreachable
+from jobs.storage import Store, cannot_read
 
 COMPRESSION = "zstd"
+# Probes in flight: one takes tens of milliseconds in an object store, and a run has thousands.
+PROBES = 16
 
 
 def fingerprint(*parts: Any) -> str:
@@ -132,14 +136,27 @@ class Ledger:
 
     def find(self, unit: Unit) -> Marker | None:
         """The marker of a finished unit, None when it must be (re)done."""
-        if not self.store.exists(unit.done):
+        said = self.store.read_if_there(unit.done)
+        if said is None:
             return None
         try:
-            marker = Marker(**json.loads(self.store.read_bytes(unit.done)))
+            marker = Marker(**json.loads(said))
         except (ValueError, TypeError):
             return None
         fresh = marker.fingerprint == unit.fingerprint
         return marker if fresh and self.store.size(unit.table) == marker.bytes else None
+
+    def find_all(self, units: Iterable[Unit]) -> dict[Unit, Marker | None]:
+        """`find` for many units, several at a time."""
+        wanted = list(dict.fromkeys(units))
+        with ThreadPoolExecutor(PROBES) as threads:
+            return dict(zip(wanted, threads.map(self.find, wanted), strict=True))
+
+    def unseen(self, markers: Sequence[Marker]) -> list[str]:
+        """Tables that are not there with the size that was committed."""
+        with ThreadPoolExecutor(PROBES) as threads:
+            sizes = list(threads.map(self.store.size, [marker.table for marker in markers]))
+        return [m.table for m, size in zip(markers, sizes, strict=True) if size != m.bytes]
 
     @contextlib.contextmanager
     def writing(self, unit: Unit, schema: pa.Schema, stats: dict[str, Any]) -> Iterator[PartWriter]:
@@ -224,21 +241,24 @@ class Ledger:
     @contextlib.contextmanager
     def opened(self, marker: Marker) -> Iterator[pq.ParquetFile]:
         """Open a committed table after checking its size and row count."""
-        path = self.store.path(marker.table)
-        found = self.store.size(marker.table)
+        where = self.store.where(marker.table)
         remedy = f"Remove {marker.folder}/{marker.name}.done.json and run again to make it anew."
+        found = self.store.size(marker.table)
         if found != marker.bytes:
             raise DataError(
-                f"{path}: found {found} bytes, wanted the {marker.bytes} that were committed. "
+                f"{where}: found {found} bytes, wanted the {marker.bytes} that were committed. "
                 f"{remedy}"
             )
         try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            source = self.store.arrow_source(marker.table)
+            with pq.ParquetFile(source, page_checksum_verification=True) as file:
                 if file.metadata.num_rows != marker.rows:
                     raise DataError(
-                        f"{path}: found {file.metadata.num_rows} rows, wanted {marker.rows}. "
+                        f"{where}: found {file.metadata.num_rows} rows, wanted {marker.rows}. "
                         f"{remedy}"
                     )
                 yield file
+        except StorageUnreachable as error:
+            raise cannot_read(where, error) from None
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{path}: cannot be read ({error}). {remedy}") from None
+            raise DataError(f"{where}: cannot be read ({error}). {remedy}") from None

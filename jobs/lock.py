@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.errors import ClusterError
+from jobs.errors import ClusterError, DualdivError
 from jobs.storage import Store
 
 NAME = "run.lock"
@@ -52,7 +52,8 @@ def held(store: Store, *, warn: Callable[[str], None]) -> Iterator[Hold]:
 
     Args:
         store: The output tree.
-        warn: Told when a dead run's lock is taken over.
+        warn: Told when a dead run's lock is taken over, and when the store cannot keep two runs
+            apart that start at the same moment.
 
     Yields:
         The run id, and whether the lock is still this run's.
@@ -61,108 +62,120 @@ def held(store: Store, *, warn: Callable[[str], None]) -> Iterator[Hold]:
         ClusterError: A live run holds it; names run, host and pid.
     """
     hold = Hold(uuid.uuid4().hex[:12])
-    _acquire(store, hold.run_id, warn)
-    beat = threading.Thread(target=_beat, args=(store, hold), daemon=True)
+    claim = _claim(hold.run_id)
+    _acquire(store, claim, warn)
+    beat = threading.Thread(target=_beat, args=(store, hold, claim), daemon=True)
     beat.start()
     try:
         yield hold
     finally:
         hold.ended.set()
         beat.join()
-        found = _read(store)
-        if found and found.get("run_id") == hold.run_id:
-            store.path(NAME).unlink(missing_ok=True)
+        with contextlib.suppress(DualdivError):
+            found = _read(store)
+            if found and found["run_id"] == hold.run_id:
+                store.remove_file(NAME)
 
 
 def holder(store: Store) -> dict[str, Any] | None:
     """Who holds the lock, with `live` added; None when nobody does."""
     found = _read(store)
-    return None if found is None else found | {"live": _alive(found)}
+    if found is None:
+        return None
+    return {key: value for key, value in found.items() if key != "stamp"} | {"live": _alive(found)}
 
 
-def _acquire(store: Store, run_id: str, warn: Callable[[str], None]) -> None:
+def _acquire(store: Store, claim: dict[str, Any], warn: Callable[[str], None]) -> None:
+    keeps = store.keeps_conditions()
+    if not keeps:
+        warn(
+            f"{store.place}: this object store ignores conditional writes (If-None-Match), so "
+            f"{NAME} cannot keep two runs apart that start at the same moment; start one at a time"
+        )
     for _ in range(3):
-        if _create(store, run_id):
-            return
         found = _read(store)
+        if found is None:
+            created = store.create_exclusive(NAME, _body(claim))
+            if created and keeps:
+                return
+            found = _read(store)
+        # Ours: the answer to an earlier try was lost, or nobody wrote after us.
+        if found is not None and found["run_id"] == claim["run_id"]:
+            return
         if found is None:
             continue
         if _alive(found):
             raise ClusterError(
-                f"{store.root}: run {found['run_id']} (pid {found['pid']} on {found['host']}, "
+                f"{store.place}: run {found['run_id']} (pid {found['pid']} on {found['host']}, "
                 f"since {found['started']}) is working on this output. Wait for it, stop it, or "
                 "give another --out."
             )
-        warn(f"took over the lock of run {found['run_id']} (pid {found['pid']}), which is dead")
-        _bury(store, found["run_id"])
-    raise ClusterError(f"{store.root}: {NAME} keeps changing hands; is another run starting?")
+        if store.replace_exclusive(NAME, _body(claim), found["stamp"]):
+            warn(f"took over the lock of run {found['run_id']} (pid {found['pid']}), which is dead")
+            return
+    raise ClusterError(f"{store.place}: {NAME} keeps changing hands; is another run starting?")
 
 
-def _bury(store: Store, dead: str) -> None:
-    """Remove a dead run's lock, and nobody else's: it may have changed hands since it was read."""
-    corpse = store.path(f".{NAME}.{uuid.uuid4().hex[:8]}.dead")
-    with contextlib.suppress(FileNotFoundError):
-        store.path(NAME).rename(corpse)
-        with contextlib.suppress(ValueError, FileExistsError):
-            body = json.loads(corpse.read_text())
-            if isinstance(body, dict) and body.get("run_id", "unknown") != dead:
-                os.link(corpse, store.path(NAME))
-        corpse.unlink()
-
-
-def _create(store: Store, run_id: str) -> bool:
-    body = {
+def _claim(run_id: str) -> dict[str, Any]:
+    return {
         "run_id": run_id,
         "host": socket.gethostname(),
+        "machine": _machine(),
         "pid": os.getpid(),
         "process_start": _process_start(os.getpid()),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "beat": 0,
     }
-    # A hard link makes a lock appear with its content, and fails if one is there.
-    draft = store.path(f".{NAME}.{run_id}.new")
-    try:
-        draft.write_text(json.dumps(body))
-        os.link(draft, store.path(NAME))
-    except FileExistsError:
-        return False
-    except OSError as error:
-        raise ClusterError(
-            f"{store.path(NAME)}: cannot be written ({error.strerror}). The output needs room, and "
-            "a file system with hard links."
-        ) from None
-    finally:
-        draft.unlink(missing_ok=True)
-    return True
 
 
-def _beat(store: Store, hold: Hold) -> None:
+def _body(claim: dict[str, Any]) -> bytes:
+    return json.dumps(claim).encode()
+
+
+def _beat(store: Store, hold: Hold, claim: dict[str, Any]) -> None:
+    beat = 0
     while not hold.ended.wait(HEARTBEAT_S):
-        found = _read(store)
-        if found and found.get("run_id") == hold.run_id:
-            with contextlib.suppress(OSError):
-                os.utime(store.path(NAME))
-        elif found:
-            hold.lost.set()
+        beat += 1
+        # A store that cannot be reached now is asked again at the next beat.
+        with contextlib.suppress(DualdivError):
+            found = _read(store)
+            if found and found["run_id"] == hold.run_id:
+                # Counted, so that no stamp comes twice: a taker may have read the last one.
+                store.renew(NAME, _body(claim | {"beat": beat}), found["stamp"])
+            elif found:
+                hold.lost.set()
 
 
 def _read(store: Store) -> dict[str, Any] | None:
-    path = store.path(NAME)
-    try:
-        age_s = time.time() - path.stat().st_mtime
-        found = json.loads(path.read_text())
-    except FileNotFoundError:
+    """What the lock says, with its stamp and its age; None when there is none."""
+    file = store.stamped(NAME)
+    if file is None:
         return None
+    try:
+        found = json.loads(file.data)
     except ValueError:
         found = {}
     blank = {"run_id": "unknown", "host": "unknown", "pid": 0, "started": "unknown"}
-    return blank | (found if isinstance(found, dict) else {}) | {"age_s": age_s}
+    said = found if isinstance(found, dict) else {}
+    return blank | said | {"age_s": file.age_s, "stamp": file.stamp}
 
 
 def _alive(found: dict[str, Any]) -> bool:
-    if found["host"] != socket.gethostname():
+    """By its process where that can be seen from here, else by its heartbeat."""
+    here = found["host"] == socket.gethostname()
+    if not here or found.get("machine", _machine()) != _machine():
         return bool(found["age_s"] < STALE_S)
     start = _process_start(found["pid"])
     return start is not None and start == found.get("process_start")
+
+
+def _machine() -> str:
+    """Which processes a pid can mean: containers may share a host's name and not its pids."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return "unknown"
 
 
 def _process_start(pid: int) -> str | None:

@@ -6,9 +6,11 @@ import time
 from importlib import metadata
 from typing import Any
 
+from jobs.redaction import redact_all
 from jobs.storage import Store
 
 NAME = "manifest.json"
+TEXTS = ("config", "message", "warnings")
 PACKAGES = (
     "dualdiv",
     "ray",
@@ -39,6 +41,8 @@ def load(store: Store) -> dict[str, Any]:
 def save(store: Store, manifest: dict[str, Any]) -> None:
     """Write the manifest whole."""
     manifest["written"] = now()
+    # Not the rest: it names files.
+    manifest |= {key: redact_all(manifest[key]) for key in TEXTS if key in manifest}
     store.write_bytes(NAME, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
 
 

@@ -55,7 +55,7 @@ class PartitionWork:
 def _there(ledger: Ledger, unit: Unit) -> Marker:
     marker = ledger.find(unit)
     if marker is None:
-        raise DataError(f"{ledger.store.path(unit.table)}: is gone or changed; run again.")
+        raise DataError(f"{ledger.store.where(unit.table)}: is gone or changed; run again.")
     return marker
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from jobs import (
     annotate,
     assemble,
+    capacity,
     embed,
     evaluate,
     generate,
@@ -19,14 +20,16 @@ from jobs import (
     rank,
 )
 from jobs import select as stage1
-from jobs.checks import check_config
-from jobs.cluster import connected, ray_errors
+from jobs.checks import check_config, remote_code
+from jobs.cluster import connected, nodes, ray_errors
 from jobs.config import Config
+from jobs.config_storage import use
 from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError
 from jobs.ledger import Ledger, fingerprint
 from jobs.progress import Progress
 from jobs.run import Run
 from jobs.status import STAGE_ENTRIES
+from jobs.watch import Watch
 
 
 def _report(run: Run) -> None:
@@ -91,14 +94,19 @@ def execute(
         DataError: An input cannot be read, or too many rows were rejected.
         ClusterError: Another run is live on the output, Ray or the disk gave out.
     """
+    use(config.file.storage)
     check_config(config, until=until)
     ledger = Ledger(config.out)
     ledger.store.create()
     with lock.held(ledger.store, warn=progress.warn) as hold:
-        run = Run(config=config, ledger=ledger, progress=progress)
+        watch = Watch(progress, stall_s=config.file.timeouts.stall_s)
+        run = Run(config=config, ledger=ledger, progress=progress, watch=watch)
         run.manifest = _begin(run, hold.run_id)
+        for text in remote_code(config):
+            progress.warn(text)
         try:
-            with connected(config.file.cluster):
+            with connected(config.file.cluster), watch.begun(ledger.store, hold.run_id):
+                capacity.check(capacity.needs(config, nodes(), until=until), nodes())
                 for name in list(STAGES)[: list(STAGES).index(until) + 1]:
                     interrupts.check()
                     hold.check()
@@ -129,6 +137,7 @@ def _begin(run: Run, run_id: str) -> dict[str, Any]:
         "config_fingerprint": fingerprint(plain),
         "versions": manifest.versions(),
         "timings_s": {},
+        "stages": {},
         "made": [],
         **{key: last[key] for key in KEPT_FROM_LAST_RUN if key in last},
     }
@@ -137,9 +146,12 @@ def _begin(run: Run, run_id: str) -> dict[str, Any]:
 def _stage(run: Run, name: str) -> None:
     started = time.monotonic()
     run.manifest["working_on"] = name
+    run.watch.enter(name)
     STAGES[name](run)
     run.manifest["made"].append(name)
-    run.manifest["timings_s"][name] = round(time.monotonic() - started, 3)
+    seconds = round(time.monotonic() - started, 3)
+    run.manifest["timings_s"][name] = seconds
+    run.manifest["stages"][name] = {"seconds": seconds, **run.watch.left()}
     run.manifest["stage"] = name
     run.manifest["warnings"] = run.progress.warnings
     manifest.save(run.ledger.store, run.manifest)
@@ -179,12 +191,12 @@ def _end(run: Run, until: str) -> Result:
     run.manifest |= {"result": result, "finished": manifest.now(), "exit_code": 0}
     run.manifest["warnings"] = run.progress.warnings
     manifest.save(run.ledger.store, run.manifest)
-    page = run.ledger.store.path("report.html")
+    page = run.ledger.store.where("report.html")
     return Result(
         result=result,
         out=run.out,
         stage=until,
         n_rejected=rejected,
-        report=str(page) if until == "report" else None,
+        report=page if until == "report" else None,
         warnings=tuple(run.progress.warnings),
     )

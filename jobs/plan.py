@@ -1,10 +1,11 @@
 """`dualdiv plan`: validate, then estimate rows, tokens, memory, disk and time; runs nothing.
 
 Rows of Parquet files are exact; of text files they are estimated from the first rows. Times rest on
-rates measured on one machine (see `RATES`) and say so.
+rates that `plan --calibrate` measured, or on assumed ones (see `plan_rates`), and say so.
 """
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,17 +15,23 @@ from inference.kinds import ANSWERED_BY_OUTPUT
 from inference.models import resolve
 from inference.prompts import PromptSpec, build
 from inference.tasks import Task
-from jobs.checks import check_config
+from jobs import capacity
+from jobs.checks import check_config, remote_code
 from jobs.config import Config
 from jobs.config_schema import Arm, TableConfig
-from jobs.content_free import CONTENT_FREE_TOKENS, prompts_planned
+from jobs.config_storage import use
+from jobs.content_free import prompts_planned
 from jobs.embed import encoder_spec, identify
 from jobs.engines import engine_spec, tokenizer_of
 from jobs.errors import ConfigError
+from jobs.files.inputs import open_input
 from jobs.ledger import Ledger
-from jobs.plan_lines import lines_of
-from jobs.plan_select import Stage1Plan, plan_settings
-from jobs.plan_sparse import plan_sparse, sparse_lines
+from jobs.plan_cluster import Machines, machines_of
+from jobs.plan_cost import Planned, cost, on_nodes
+from jobs.plan_rates import Rates
+from jobs.plan_select import Stage1Plan, enough_partitions, plan_settings
+from jobs.plan_sparse import plan_sparse
+from jobs.plan_text import plan_lines
 from jobs.progress import Progress
 from jobs.rank import learns, shows_nothing
 from jobs.readers.files import read_rows
@@ -36,19 +43,26 @@ from jobs.storage import Store
 from jobs.tasks import build as build_task
 
 SAMPLE_ROWS = 500
-# Measured on two cores of an AMD EPYC without AVX-512, float32, with all-MiniLM-L6-v2 and
-# SmolLM2-135M: tokens a core embeds and prompt tokens a core reads in a second. That of Stage 1
-# stands in `plan_select`.
-RATES = {"embed_tokens": 2_500.0, "prompt_tokens": 250.0}
-SECONDS_TO_START = 45.0
+# Weights in the blocks of BERT base, which learned sparse encoders are made of.
+SPARSE_WEIGHTS = 85e6
 
 
-def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
+def plan(
+    config: Config,
+    *,
+    progress: Progress,
+    machines: Machines | None = None,
+    rates: Rates | None = None,
+    rows: int | None = None,
+) -> dict[str, Any]:
     """Check a config as a run would, and say what the run would cost.
 
     Args:
         config: The resolved config.
         progress: Takes the lines.
+        machines: The cluster; None: as the config says.
+        rates: What was measured; None: assumed.
+        rows: Rows of the corpus, of which the files are then a sample; None: what is there.
 
     Returns:
         The estimates as plain data.
@@ -56,33 +70,74 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
     Raises:
         ConfigError: As `run`.
         DataError: The first file of a table cannot be read.
+        ClusterError: A stage asks for more than the cluster has; all else is printed before.
     """
+    use(config.file.storage)
     check_config(config, until="report")
+    for text in remote_code(config):
+        progress.warn(text)
     Store(config.out).check()
+    machines, rates = machines or machines_of(config.file.cluster), rates or Rates()
+    planned, changed = prepared(config, machines, rows=rows)
+    answer: dict[str, Any] = {
+        "out": Store(config.out).place,
+        "cluster": machines.as_dict(),
+        "rates": rates.source,
+        "tables": planned.tables,
+        "encoders": planned.encoders,
+        "sparse_encoders": planned.sparse,
+        "select": _select(planned.plans),
+        "arms": planned.arms,
+        "planned_with": changed,
+        **cost(planned, machines, rates),
+        "done": _done(config),
+    }
+    answer["nodes"] = on_nodes(planned, machines, answer["memory_bytes"])
+    answer["disk_bytes"] = sum(answer["disk"].values())
+    for table in answer["tables"].values():
+        del table["sample_texts"], table["sample_outputs"]
+        table["n_labels_seen"] = len(table.pop("labels_seen"))
+    here = machines.amounts()
+    wanted = capacity.needs(config, here, until="report")
+    answer["requests"] = capacity.as_dict(wanted, here)
+    lines = plan_lines(answer, planned.plans, machines, rates)
+    for line in [*lines, *capacity.lines_of(wanted, here)]:
+        progress.line("plan", line)
+    capacity.check(wanted, here)
+    return answer
+
+
+def prepared(
+    config: Config, machines: Machines, *, rows: int | None = None
+) -> tuple[Planned, dict[str, int]]:
+    """Look at the first rows and count; what does not fit as it is configured is refused.
+
+    Args:
+        config: The resolved config.
+        machines: The cluster.
+        rows: As for `plan`: too few partitions for so many are then more, not an error.
+
+    Returns:
+        What was counted, and the keys that were planned with other values.
+    """
     tables = {name: _table(config, name) for name in ("corpus", "queries")}
+    changed: dict[str, int] = {}
+    if rows is not None:
+        tables["corpus"] |= {"rows": rows, "rows_exact": True}
     encoders = {
         name: _encoder(config, name, tables) for name in sorted({a.encoder for a in config.arms})
     }
-    arms = {arm.name: _arm(config, arm, tables) for arm in config.arms}
-    plans = plan_settings(config, tables, encoders, none=NO_STAGE1)
-    answer = {
-        "out": str(Store(config.out).root),
-        "tables": tables,
-        "encoders": encoders,
-        "sparse_encoders": plan_sparse(config, tables, encoders),
-        "select": _select(plans),
-        "arms": arms,
-        "disk_bytes": _disk(tables, encoders, arms)
-        + sum(one.output_bytes for one in plans.values()),
-        "done": _done(config),
+    if rows is not None:
+        count = enough_partitions(config, tables, encoders, none=NO_STAGE1, machines=machines)
+        if count != tables["corpus"]["partitions"]:
+            changed["corpus.partition.count"] = tables["corpus"]["partitions"] = count
+    sparse = {
+        name: one | {"weights": SPARSE_WEIGHTS}
+        for name, one in plan_sparse(config, tables, encoders).items()
     }
-    answer["seconds_on_two_cores"] = _seconds(answer)
-    for table in tables.values():
-        del table["sample_texts"], table["sample_outputs"]
-        table["n_labels_seen"] = len(table.pop("labels_seen"))
-    for line in _lines(answer, plans):
-        progress.line("plan", line)
-    return answer
+    arms = {arm.name: _arm(config, arm, tables) for arm in config.arms}
+    plans = plan_settings(config, tables, encoders, none=NO_STAGE1, machines=machines)
+    return Planned(config, tables, encoders, sparse, arms, plans), changed
 
 
 def _table(config: Config, name: str) -> dict[str, Any]:
@@ -93,8 +148,9 @@ def _table(config: Config, name: str) -> dict[str, Any]:
     exact = all(_parquet_rows(file) is not None for file in files)
     if exact:
         rows = sum(_parquet_rows(file) or 0 for file in files)
-    if config.limit is not None:
-        rows = min(rows, config.limit)
+    limit = config.limit_of(name)
+    if limit is not None:
+        rows = min(rows, limit)
     return {
         "files": len(files),
         "bytes": sum(file.bytes for file in files),
@@ -109,7 +165,7 @@ def _table(config: Config, name: str) -> dict[str, Any]:
 
 
 def _parquet_rows(file: SourceFile) -> int | None:
-    with open(file.path, "rb") as handle:
+    with open_input(file.path) as handle:
         if handle.read(4) != b"PAR1":
             return None
         try:
@@ -123,7 +179,7 @@ def _sample(
 ) -> tuple[list[str], list[str], list[str], int | None]:
     """Texts, labels and outputs of the first rows, and the rows of all files by size."""
     first = files[0]
-    with open(first.path, "rb") as file:
+    with open_input(first.path) as file:
         batches = read_rows(
             file, first.path, columns=column_map(table), options=read_options(table)
         )
@@ -143,7 +199,7 @@ def _sample(
 
 def _encoder(config: Config, name: str, tables: dict[str, Any]) -> dict[str, Any]:
     spec = encoder_spec(config.file.encoders[name], key=f"encoders.{name}")
-    dimension = _dimension(name, spec)
+    dimension, weights = _sizes(name, spec)
     texts = tables["corpus"]["sample_texts"]
     tokens = _mean_tokens(str(resolve(spec.model)), spec.revision, texts)
     n_rows = tables["corpus"]["rows"] + tables["queries"]["rows"]
@@ -151,6 +207,8 @@ def _encoder(config: Config, name: str, tables: dict[str, Any]) -> dict[str, Any
     return {
         "encoder_id": identify(name, spec),
         "dimension": dimension,
+        "weights": weights,
+        "model_bytes": _model_bytes(str(resolve(spec.model))),
         "tokens_mean": tokens,
         "tokens": round(tokens * n_rows),
         "vector_bytes": n_rows * dimension * width,
@@ -158,14 +216,25 @@ def _encoder(config: Config, name: str, tables: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _dimension(name: str, spec: EncoderSpec) -> int:
+def _sizes(name: str, spec: EncoderSpec) -> tuple[int, float]:
+    """The dimension of an encoder, and about how many weights its blocks have."""
     from transformers import AutoConfig
 
     try:
         found = AutoConfig.from_pretrained(str(resolve(spec.model)), revision=spec.revision)
     except (OSError, ValueError) as error:
         raise ConfigError(f"encoders.{name}: its model cannot be read: {error}") from None
-    return int(found.hidden_size)
+    width = int(found.hidden_size)
+    inner = int(getattr(found, "intermediate_size", 4 * width))
+    return width, float(found.num_hidden_layers * (4 * width**2 + 2 * width * inner))
+
+
+def _model_bytes(model: str) -> int:
+    """Of the files with its weights, where the model is a folder; else 0."""
+    folder = Path(model)
+    kinds = ("*.safetensors", "pytorch_model*.bin")
+    files = [file for kind in kinds for file in folder.rglob(kind)] if folder.is_dir() else []
+    return sum(file.stat().st_size for file in files)
 
 
 def _mean_tokens(model: str, revision: str | None, texts: list[str]) -> float:
@@ -182,7 +251,6 @@ def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
         "scratch_bytes": max(encoders, default=0),
         "output_bytes": sum(one.output_bytes for one in plans.values()),
         "core_seconds": sum(one.core_seconds() for one in plans.values()),
-        "seconds_on_two_cores": sum(one.seconds(2) for one in plans.values()),
     }
 
 
@@ -226,14 +294,6 @@ def _trials(arm: Arm, n_rows: int) -> int:
     return min(arm.stage2.epr.rows, pool) * max(0, min(arm.stage2.epr.candidates, pool - 1))
 
 
-def _disk(tables: dict[str, Any], encoders: dict[str, Any], arms: dict[str, Any]) -> int:
-    """Rows twice while they are sorted, vectors once, prompts twice (prompts and outputs)."""
-    text = sum(2 * one["rows"] * (one["characters_mean"] + 120) for one in tables.values())
-    vectors = sum(one["vector_bytes"] for one in encoders.values())
-    prompts = sum(2 * one["prompt_tokens"] * 5 for one in arms.values())
-    return int(text + vectors + prompts)
-
-
 def _done(config: Config) -> dict[str, int]:
     """What is there already, by stage."""
     from jobs import manifest
@@ -246,74 +306,3 @@ def _done(config: Config) -> dict[str, int]:
         for name in stages
         if name in found
     }
-
-
-def _seconds(answer: dict[str, Any]) -> dict[str, float]:
-    both = [*answer["encoders"].values(), *answer["sparse_encoders"].values()]
-    embed = sum(one["tokens"] for one in both)
-    prompts = sum(
-        one["prompt_tokens"] + one["content_free_prompts"] * CONTENT_FREE_TOKENS
-        for one in answer["arms"].values()
-    )
-    trials = sum(one["epr_prompt_tokens"] for one in answer["arms"].values())
-    seconds = {
-        "start": SECONDS_TO_START,
-        "embed": embed / RATES["embed_tokens"] / 2,
-        "select": answer["select"]["seconds_on_two_cores"],
-        "generate": prompts / RATES["prompt_tokens"] / 2,
-    }
-    if trials:
-        seconds["epr"] = trials / RATES["prompt_tokens"] / 2
-    return {name: round(value, 1) for name, value in seconds.items()}
-
-
-def _lines(answer: dict[str, Any], plans: dict[str, Stage1Plan]) -> list[str]:
-    lines = []
-    for name, table in answer["tables"].items():
-        about = "" if table["rows_exact"] else "about "
-        if not table["rows"] or not table["characters_mean"]:
-            lines.append(
-                f"{name}: WARNING: no usable text among the first rows; see {name}.columns"
-            )
-        lines.append(
-            f"{name}: {about}{table['rows']:,} rows in {table['files']:,} files "
-            f"({_mib(table['bytes'])}), {table['partitions']} partitions"
-        )
-    for name, encoder in answer["encoders"].items():
-        lines.append(
-            f"{name}: about {encoder['tokens']:,} tokens, {_mib(encoder['vector_bytes'])} "
-            f"of {encoder['storage']} vectors of {encoder['dimension']}"
-        )
-    lines += sparse_lines(answer["sparse_encoders"])
-    for name, stage1 in plans.items():
-        lines += lines_of(name, stage1)
-    for name, arm in answer["arms"].items():
-        if arm["epr_prompts"]:
-            lines.append(
-                f"{name}: about {arm['epr_prompts']:,} prompts with one demonstration, to learn "
-                "what helps (stage2.epr)"
-            )
-        lines.append(
-            f"{name}: {arm['prompts']:,} prompts of about {arm['prompt_tokens_mean']:.0f} tokens "
-            f"(at most {arm['max_prompt_tokens']:,})"
-        )
-        if arm["content_free_prompts"]:
-            lines.append(
-                f"{name}: about {arm['content_free_prompts']:,} prompts more without content "
-                "(generate.calibrate), which share their demonstrations with those of queries"
-            )
-    lines.append(
-        f"disk: about {_mib(answer['disk_bytes'])} in {answer['out']}, "
-        f"{_mib(answer['select']['scratch_bytes'])} of scratch (TMPDIR) while selecting"
-    )
-    total = sum(answer["seconds_on_two_cores"].values())
-    parts = ", ".join(f"{k} {v:,.0f}" for k, v in answer["seconds_on_two_cores"].items())
-    lines.append(f"time: about {total:,.0f} s on two cores like those measured on ({parts})")
-    if answer["done"]:
-        there = ", ".join(f"{name} {n}" for name, n in answer["done"].items())
-        lines.append(f"there already: {there} parts; what is unchanged is not made again")
-    return lines
-
-
-def _mib(n_bytes: int) -> str:
-    return f"{n_bytes / 2**20:,.1f} MiB"

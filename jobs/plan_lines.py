@@ -73,17 +73,18 @@ def _time(plan: Stage1Plan) -> str:
     merging = work.merging + work.control
     parts = {"local": work.local, "merges": merging, "judging": work.judging}
     parts["certificate"] = work.certificate
-    shown = ", ".join(f"{name} {_span(plan.core_seconds(n))}" for name, n in parts.items() if n)
+    shown = ", ".join(f"{name} {span(plan.core_seconds(n))}" for name, n in parts.items() if n)
     if plan.sizes.stage1.method not in MAXIMISE_F:
-        return f"core time: about {_span(plan.core_seconds())} ({shown})"
-    full = _span(plan.core_seconds(work.full))
+        return f"core time: about {span(plan.core_seconds())} ({shown})"
+    full = span(plan.core_seconds(work.full))
     proof = {"left": "from the choice", "full": "full"}.get(plan.certificate, plan.certificate)
     if plan.certificate != "full":
         proof += f", full would take {full} more"
-    return f"core time: about {_span(plan.core_seconds())} ({shown}); certificate: {proof}"
+    return f"core time: about {span(plan.core_seconds())} ({shown}); certificate: {proof}"
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """A time in the unit that suits it."""
     for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"

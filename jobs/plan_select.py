@@ -5,7 +5,6 @@ pair comes up was measured (see the constants).
 """
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -13,8 +12,11 @@ from typing import Any
 from jobs.config import Config
 from jobs.config_schema import Arm, ConfigFile
 from jobs.embed import encoder_spec
+from jobs.errors import ConfigError
+from jobs.plan_cluster import Machines
 from jobs.plan_rules import local_pairs, merge_pairs
 from jobs.selecting.room import (
+    MOST_PARTITIONS,
     Memory,
     least_workers,
     memory_of,
@@ -237,7 +239,12 @@ def _output(sizes: Sizes, merges: MergePlan) -> int:
 
 
 def plan_settings(
-    config: Config, tables: Mapping[str, Any], encoders: Mapping[str, Any], *, none: str
+    config: Config,
+    tables: Mapping[str, Any],
+    encoders: Mapping[str, Any],
+    *,
+    none: str,
+    machines: Machines | None = None,
 ) -> dict[str, Stage1Plan]:
     """Plan every Stage 1 setting of a config; arms that agree share one.
 
@@ -246,6 +253,7 @@ def plan_settings(
         tables: Rows and partitions of the corpus, and its mean text.
         encoders: Dimension of each encoder.
         none: The method that chooses nothing.
+        machines: The cluster; None: as many workers as will do.
 
     Returns:
         The plans by method and arms.
@@ -253,22 +261,64 @@ def plan_settings(
     Raises:
         ConfigError: A partition, a merge or a share of the rows does not fit a worker.
     """
-    arms: dict[tuple[str, str, int], list[Arm]] = {}
-    for arm in config.arms:
-        if arm.stage1.method != none:
-            seed = arm.seed if arm.stage1.method in DRAWN else 0
-            key = (arm.encoder, arm.stage1.model_dump_json(), seed)
-            arms.setdefault(key, []).append(arm)
     plans = {}
-    for same in arms.values():
-        sizes = _sizes(config.file, same[0], tables["corpus"], encoders[same[0].encoder])
+    for same in _alike(config, none):
+        encoder = encoders[same[0].encoder]
+        sizes = _sizes(config.file, same[0], tables["corpus"], encoder, machines)
         require_room(sizes)
         name = f"{same[0].stage1.method} ({', '.join(arm.name for arm in same)})"
         plans[name] = predict(sizes)
     return plans
 
 
-def _sizes(file: ConfigFile, arm: Arm, corpus: Mapping[str, Any], encoder: Any) -> Sizes:
+def enough_partitions(
+    config: Config,
+    tables: Mapping[str, Any],
+    encoders: Mapping[str, Any],
+    *,
+    none: str,
+    machines: Machines,
+) -> int:
+    """Partitions of the corpus: as configured, or doubled until every setting fits a worker.
+
+    Args:
+        config: The resolved config.
+        tables: As for `plan_settings`.
+        encoders: As for `plan_settings`.
+        none: As for `plan_settings`.
+        machines: The cluster.
+    """
+    asked = tables["corpus"]["partitions"]
+    count = asked
+    while count <= MOST_PARTITIONS:
+        corpus = {"corpus": tables["corpus"] | {"partitions": count}}
+        try:
+            plan_settings(config, corpus, encoders, none=none, machines=machines)
+        except ConfigError:
+            count *= 2
+            continue
+        return int(count)
+    return int(asked)
+
+
+def _alike(config: Config, none: str) -> list[list[Arm]]:
+    """Arms that choose alike, together."""
+    arms: dict[tuple[str, str, int], list[Arm]] = {}
+    for arm in config.arms:
+        if arm.stage1.method != none:
+            seed = arm.seed if arm.stage1.method in DRAWN else 0
+            key = (arm.encoder, arm.stage1.model_dump_json(), seed)
+            arms.setdefault(key, []).append(arm)
+    return list(arms.values())
+
+
+def _sizes(
+    file: ConfigFile,
+    arm: Arm,
+    corpus: Mapping[str, Any],
+    encoder: Any,
+    machines: Machines | None,
+) -> Sizes:
     spec = encoder_spec(file.encoders[arm.encoder], key=f"encoders.{arm.encoder}")
     n_rows, workers = max(1, corpus["rows"]), file.cluster.select
     k1 = ASSUMED_PICKS if arm.stage1.k1 is None else arm.stage1.k1
@@ -283,10 +333,7 @@ def _sizes(file: ConfigFile, arm: Arm, corpus: Mapping[str, Any], encoder: Any) 
         threads=max(1, int(workers.cpus)),
         text_bytes=corpus["characters_mean"],
     )
-    n_workers = workers.actors
-    if n_workers is None and file.cluster.address == "local":
-        cores = file.cluster.cpus or len(os.sched_getaffinity(0))
-        n_workers = max(1, int(cores / workers.cpus))
-    if n_workers is None:  # of a cluster that is not looked at: as few as will do
-        n_workers = least_workers(sizes, merges_of(sizes))
-    return replace(sizes, n_workers=min(n_workers, sizes.n_partitions))
+    if machines is None:
+        return replace(sizes, n_workers=least_workers(sizes, merges_of(sizes)))
+    n_workers = machines.n_workers(workers, gpus=0.0, n_units=sizes.n_partitions)
+    return replace(sizes, n_workers=max(1, n_workers))

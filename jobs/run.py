@@ -7,6 +7,7 @@ from jobs.config import Config
 from jobs.config_schema import Arm
 from jobs.ledger import Ledger, Marker
 from jobs.progress import Progress
+from jobs.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Run:
         prompts: Arm name -> one marker per query part.
         outputs: Arm name -> one marker per query part.
         metrics: Marker of the metrics.
+        watch: Knows what is out on Ray and how far it is.
     """
 
     config: Config
@@ -92,6 +94,7 @@ class Run:
     prompts: dict[str, list[Marker]] = field(default_factory=dict)
     outputs: dict[str, list[Marker]] = field(default_factory=dict)
     metrics: Marker | None = None
+    watch: Watch = field(default_factory=Watch)
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -112,5 +115,5 @@ class Run:
 
     @property
     def out(self) -> str:
-        """Absolute path of the output tree."""
-        return str(self.ledger.store.root)
+        """Absolute path of the output tree, or its s3:// path."""
+        return self.ledger.store.place

@@ -157,19 +157,24 @@ def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
         for p in range(corpus.n_partitions)
     }
     resources = with_gpus(run.config.file.cluster.select, 0.0)
-    workers = Workers(
-        run.out,
-        partitions,
-        resources=resources,
-        n_actors=n_workers(resources, len(partitions)),
-        rows=rows,
-    )
-    try:
-        for choice in choices:
-            facts = _choose(run, workers, choice)
-            run.progress.line("select", _line(choice, facts))
-    finally:
-        workers.stop()
+    asked = f"{resources.cpus:g} CPUs and {resources.gpus or 0:g} GPUs"
+    with run.watch.stretch("select", asked=asked) as stretch:
+        workers = Workers(
+            run.out,
+            partitions,
+            resources=resources,
+            n_actors=n_workers(resources, len(partitions)),
+            rows=rows,
+            stretch=stretch,
+        )
+        try:
+            for choice in choices:
+                run.watch.note(f"{choice.config.method}: choosing in {len(partitions)} partitions")
+                facts = _choose(run, workers, choice)
+                run.watch.saw_peak(facts["peak_memory_bytes"])
+                run.progress.line("select", _line(choice, facts))
+        finally:
+            workers.stop()
 
 
 def _choose(run: Run, workers: Workers, choice: Choice) -> dict[str, Any]:
@@ -256,7 +261,9 @@ class _Heard:
     def __call__(self) -> None:
         interrupts.check()
         self._n += 1
-        self._run.progress.tick("select", f"{self._name}: {self._n} picks of {self._k} merged")
+        text = f"{self._name}: {self._n} picks of {self._k} merged"
+        self._run.watch.note(text)
+        self._run.progress.tick("select", text)
 
 
 def _unknown(workers: Workers, wishes: Wishes) -> str | None:

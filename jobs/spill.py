@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.config_schema import TableConfig
-from jobs.errors import DataError
+from jobs.files.inputs import open_input
 from jobs.ledger import Ledger, Marker, PartWriter, Unit
 from jobs.readers.batches import ReadOptions
 from jobs.readers.columns import ColumnMap
@@ -21,6 +21,7 @@ from jobs.readers.entity_rows import without_bad_entities
 from jobs.readers.files import read_rows
 from jobs.readers.hashes import partition_of
 from jobs.readers.row_tables import REJECTED_SCHEMA, row_schema
+from jobs.storage import cannot_read
 
 CHUNK_BYTES = 64 * 2**20
 
@@ -86,7 +87,7 @@ class _Spill:
     def read(self, path: str, writer: PartWriter) -> None:
         """Take in one file, up to the limit."""
         try:
-            with open(path, "rb") as file:
+            with open_input(path) as file:
                 for made in read_rows(
                     file,
                     path,
@@ -100,7 +101,7 @@ class _Spill:
                     if self.full:
                         return
         except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
+            raise cannot_read(path, error) from None
 
     def _take(self, rows: pa.Table, rejected: pa.Table, notes: Counter[str]) -> None:
         if self.left is not None:

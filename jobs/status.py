@@ -1,8 +1,10 @@
-"""`dualdiv status`: what an output holds, against what its manifest says it should."""
+"""`dualdiv status`: what an output holds, against what its manifest says, and who works on it."""
 
+import json
+import time
 from typing import Any
 
-from jobs import lock, manifest
+from jobs import lock, manifest, watch
 from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.storage import Store
@@ -31,36 +33,37 @@ def status(out: str, *, quiet: bool) -> dict[str, Any]:
         quiet: Only return, print nothing.
 
     Returns:
-        Plain data: result, stage, lock holder, parts and rows per stage, missing parts, rejected
-        rows by reason.
+        Plain data: result, stage, lock holder, what a live run is at (`now`), parts and rows per
+        stage, missing parts, rejected rows by reason.
 
     Raises:
         DataError: No manifest there.
     """
     store = Store(out)
     found = manifest.load(store)
-    holder = lock.holder(store) if store.root.is_dir() else None
+    holder = lock.holder(store)
     if not found and holder is None:
         if store.exists(manifest.NAME):
             raise DataError(
-                f"{store.path(manifest.NAME)}: cannot be read as a manifest. Run the same command "
+                f"{store.where(manifest.NAME)}: cannot be read as a manifest. Run the same command "
                 "again: it is written anew from what is there."
             )
-        raise DataError(f"{store.root}: no {manifest.NAME} there; is it the output of a run?")
-    ledger = Ledger(out)
+        raise DataError(f"{store.place}: no {manifest.NAME} there; is it the output of a run?")
+    ledger, now = Ledger(out), _now(store, holder)
     stages = {
         name: _stage(ledger, found[name]) | {"earlier": stage not in found.get("made", [])}
         for name, stage in STAGE_ENTRIES.items()
         if name in found
     }
     answer = {
-        "out": str(store.root),
+        "out": store.place,
         "run_id": found.get("run_id"),
         "result": _result(found, holder),
         "stage": found.get("stage"),
         "working_on": found.get("working_on"),
         "message": found.get("message"),
         "holder": holder,
+        "now": now,
         "stages": stages,
         "tables": {
             name: entry["counts"]
@@ -68,7 +71,9 @@ def status(out: str, *, quiet: bool) -> dict[str, Any]:
             if "counts" in entry
         },
         "arms": {name: _arm(ledger, entry) for name, entry in found.get("outputs", {}).items()},
-        "warnings": found.get("warnings", []),
+        "warnings": list(
+            dict.fromkeys([*found.get("warnings", []), *(now or {}).get("warnings", [])])
+        ),
     }
     if not quiet:
         print("\n".join(_lines(answer)))
@@ -80,6 +85,20 @@ def _result(found: dict[str, Any], holder: dict[str, Any] | None) -> str:
     if result == "running" and not (holder and holder["live"]):
         return "stopped half-way; the same command goes on"
     return result
+
+
+def _now(store: Store, holder: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What a live run wrote of itself last, with its age; None where there is none, or not yet."""
+    if not (holder and holder["live"]):
+        return None
+    try:
+        found = json.loads(store.read_bytes(watch.NAME))
+    except (DataError, ValueError):
+        return None
+    if found.get("run_id") != holder["run_id"]:
+        return None
+    found["age_s"] = round(max(0.0, time.time() - found["written_s"]), 1)
+    return dict(found)
 
 
 def markers_in(entry: Any) -> list[Marker]:
@@ -96,7 +115,9 @@ def markers_in(entry: Any) -> list[Marker]:
 def _stage(ledger: Ledger, entry: Any) -> dict[str, Any]:
     markers = {marker.table: marker for marker in markers_in(entry)}
     markers = {name: one for name, one in markers.items() if not name.startswith("rejected/")}
-    missing = [table for table, marker in markers.items() if not _there(ledger, marker)]
+    units = {t: Unit(m.folder, m.name, m.fingerprint) for t, m in markers.items()}
+    found = ledger.find_all(units.values())
+    missing = [t for t, m in markers.items() if not _same(found[units[t]], m)]
     return {
         "parts": len(markers),
         "rows": sum(marker.rows for marker in markers.values()),
@@ -105,8 +126,7 @@ def _stage(ledger: Ledger, entry: Any) -> dict[str, Any]:
     }
 
 
-def _there(ledger: Ledger, marker: Marker) -> bool:
-    found = ledger.find(Unit(marker.folder, marker.name, marker.fingerprint))
+def _same(found: Marker | None, marker: Marker) -> bool:
     return found is not None and found.checksum == marker.checksum
 
 
@@ -125,7 +145,12 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     holder = answer["holder"]
     if holder:
         state = "live" if holder["live"] else "dead"
-        lines.append(f"lock      run {holder['run_id']}, pid {holder['pid']}, {state}")
+        lines.append(
+            f"lock      run {holder['run_id']}, pid {holder['pid']} on {holder['host']}, {state}, "
+            f"heartbeat {holder['age_s']:.0f} s ago"
+        )
+    if answer["now"]:
+        lines += _lines_now(answer["now"])
     for name, stage in answer["stages"].items():
         missing = f"  MISSING {', '.join(stage['missing'])}" if stage["missing"] else ""
         size = f"{stage['bytes'] / 2**20:,.1f} MiB"
@@ -140,6 +165,33 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         of = " of an earlier run" if earlier else ""
         lines.append(f"arm {name}{of}: {arm['rows']:,} rows: {_counted(arm['status'])}")
     return lines + [f"warning   {text}" for text in answer["warnings"]]
+
+
+def _lines_now(now: dict[str, Any]) -> list[str]:
+    stretch = now["stretch"]
+    lines = [f"now       in {now['working_on']}, as written {now['age_s']:.0f} s ago"]
+    if stretch is None:
+        return lines
+    eta = "" if stretch["eta_s"] is None else f"  eta {stretch['eta_s']:,.0f} s"
+    parts = f"{stretch['parts_done']}/{stretch['parts']} parts  {stretch['rows']:,} rows  "
+    pace = f"{stretch['rows_per_s']:,.0f} rows/s{eta}"
+    lines.append(f"{stretch['stage']:<10}{stretch['note'] or parts + pace}")
+    if stretch["idle_s"] > 60 and now["stall_s"] is not None:
+        lines.append(
+            f"{'':<10}no sign of work for {stretch['idle_s']:,.0f} s; given up at "
+            f"{now['stall_s']:,.0f} s"
+        )
+    if stretch["pending"]:
+        more = " and more" if stretch["n_pending"] > len(stretch["pending"]) else ""
+        shown = ", ".join(stretch["pending"]) + more
+        lines.append(f"{'':<10}pending {stretch['n_pending']}: {shown}")
+    for one in stretch["workers"]:
+        at = f"at {one['at']} for {one['at_s']:,.0f} s" if one["at"] else "idle"
+        lines.append(
+            f"{'':<10}{one['host']} process {one['pid']}: {at}, {one['rows']:,} rows, "
+            f"peak {one['peak_bytes'] / 2**20:,.0f} MiB"
+        )
+    return lines
 
 
 def _counted(counts: dict[str, int]) -> str:

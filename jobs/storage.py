@@ -1,23 +1,21 @@
-"""The single door to files: atomic writes, reads that name the file they failed on.
+"""The single door to an output tree: files appear whole or not at all, errors say which file.
 
-Paths are local; nothing outside this file opens, renames or removes anything in an output tree.
+The tree is below a local folder or an `s3://` prefix; `jobs.files` holds both kinds. Nothing
+outside writes, renames or removes anything in it.
 """
 
 import contextlib
 import errno
-import glob
 import hashlib
 import os
-import shutil
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from jobs.errors import ClusterError, ConfigError, DataError
+from jobs.errors import ClusterError, DataError, DualdivError, InvariantError
+from jobs.files.local import LocalFiles
+from jobs.files.places import Stamped, StorageUnreachable, is_s3, plain
 
-ABANDONED_S = 86_400.0
 NO_ROOM = {errno.ENOSPC: "no space left", errno.EDQUOT: "quota used up", errno.EFBIG: "file limit"}
 
 
@@ -67,31 +65,57 @@ class HashingFile:
         return self._hash.hexdigest()
 
 
-def _sweep(target: Path) -> None:
-    """Remove what a writer of this file left that was killed long ago; a live one is younger."""
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > ABANDONED_S:
-                left.unlink()
+def files_at(root: str) -> Any:
+    """The files below a folder or prefix: `LocalFiles` or `ObjectFiles`.
+
+    Raises:
+        ConfigError: The path is neither.
+    """
+    root = plain(root, key="out")
+    if is_s3(root):
+        # botocore costs a third of a second to import.
+        from jobs.files.objects import ObjectFiles
+
+        return ObjectFiles(root)
+    return LocalFiles(root)
 
 
 class Store:
-    """An output tree below one folder; every path given to it is relative to that folder."""
+    """An output tree; every name given to it is relative to its root.
+
+    It holds no connection, and may be sent to a worker.
+    """
 
     def __init__(self, root: str) -> None:
-        if "://" in root and not root.startswith("file://"):
-            raise ConfigError(f"out = {root}: only local folders can be written; give a path.")
-        self.root = Path(root.removeprefix("file://")).absolute()
+        self._files = files_at(root)
+
+    @property
+    def place(self) -> str:
+        """The root: an absolute path, or s3://BUCKET/PREFIX."""
+        return str(self._files.place)
+
+    def where(self, name: str) -> str:
+        """Full path of a file, for messages and for users."""
+        return str(self._files.where(name))
+
+    @property
+    def root(self) -> Path:
+        """The root of a local tree."""
+        if not isinstance(self._files, LocalFiles):
+            raise InvariantError(f"{self.place} is no local folder")
+        return self._files.root
+
+    def path(self, name: str) -> Path:
+        """Path of a file in a local tree."""
+        return self.root / name
 
     def check(self) -> None:
-        """Refuse a root that cannot become a folder, without making it.
+        """Refuse a root that cannot be written, as far as that is known without writing.
 
         Raises:
-            ConfigError: A file stands there, or on the way.
+            ConfigError: A file is in the way, or there is no such bucket.
         """
-        there = next(path for path in (self.root, *self.root.parents) if path.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            raise ConfigError(f"out = {self.root}: cannot be written ({there} is in the way).")
+        self._files.check()
 
     def create(self) -> None:
         """Make the root and prove that it can be written.
@@ -99,69 +123,52 @@ class Store:
         Raises:
             ConfigError: It cannot.
         """
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            probe = self.root / f".probe-{uuid.uuid4().hex[:8]}"
-            probe.write_bytes(b"")
-            probe.unlink()
-        except OSError as error:
-            raise ConfigError(
-                f"out = {self.root}: cannot be written ({error.strerror}). "
-                "Give a folder you may write, with --out or the key out."
-            ) from None
-
-    def path(self, name: str) -> Path:
-        """Absolute path of a file in the tree."""
-        return self.root / name
+        self._files.create()
 
     def exists(self, name: str) -> bool:
         """Whether the file is there (one probe, no listing)."""
-        return self.path(name).exists()
+        return self.size(name) is not None
 
     def size(self, name: str) -> int | None:
         """Bytes of a file, None where there is none."""
-        try:
-            return self.path(name).stat().st_size
-        except FileNotFoundError:
-            return None
+        with reading(self.where(name)):
+            found: int | None = self._files.size(name)
+            return found
 
     def read_bytes(self, name: str) -> bytes:
         """All of a small file.
 
         Raises:
             DataError: Missing or unreadable.
+            ClusterError: The object store cannot be reached.
         """
-        try:
-            return self.path(name).read_bytes()
-        except OSError as error:
-            raise DataError(f"{self.path(name)}: cannot be read ({error.strerror}).") from None
+        with reading(self.where(name)):
+            return bytes(self._files.read_bytes(name))
+
+    def read_if_there(self, name: str) -> bytes | None:
+        """All of a small file, None where there is none; one request."""
+        with reading(self.where(name)):
+            try:
+                return bytes(self._files.read_bytes(name))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def arrow_source(self, name: str) -> Any:
+        """What Arrow opens to read a file: a path or a seekable file; raises OSError."""
+        return self._files.arrow_source(name)
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[HashingFile]:
         """Open a file that appears under its name whole, or not at all.
 
         Raises:
-            ClusterError: No space, quota or file limit reached, or a failing disk.
+            ClusterError: No space, quota or file limit reached, a failing disk or object store.
         """
-        target = self.path(name)
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
+            with self._files.writing(name) as file:
                 yield HashingFile(file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-            _sweep(target)
         except OSError as error:
-            what = NO_ROOM.get(error.errno or 0, error.strerror or str(error))
-            raise ClusterError(
-                f"{target}: cannot be written: {what}. Nothing half-written was kept; make room "
-                "and run the same command again."
-            ) from error
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+            raise cannot_write(self.where(name), error) from error
 
     def write_bytes(self, name: str, data: bytes) -> None:
         """Write a small file whole, or not at all."""
@@ -170,19 +177,85 @@ class Store:
 
     def remove_file(self, name: str) -> None:
         """Remove a file of the tree; absent is fine."""
-        self.path(name).unlink(missing_ok=True)
+        with changing(self.where(name)):
+            self._files.remove_file(name)
 
     def remove_tree(self, name: str) -> None:
         """Remove a folder of the tree with all it holds; absent is fine."""
-        shutil.rmtree(self.path(name), ignore_errors=True)
+        self._files.remove_tree(name)
 
     def remove_others(self, folder: str, keep: set[str]) -> list[str]:
         """Remove the files of a folder that are not named in `keep`; returns what went."""
-        base = self.path(folder)
-        gone = [item for item in base.iterdir() if item.name not in keep] if base.is_dir() else []
-        for item in gone:
-            item.unlink(missing_ok=True)
-        return sorted(item.name for item in gone)
+        with changing(self.where(folder)):
+            gone: list[str] = self._files.remove_others(folder, keep)
+            return gone
+
+    # What a lock needs.
+
+    def create_exclusive(self, name: str, data: bytes) -> bool:
+        """Write a file only where none is; says whether."""
+        with changing(self.where(name)):
+            return bool(self._files.create_exclusive(name, data))
+
+    def replace_exclusive(self, name: str, data: bytes, stamp: str) -> bool:
+        """Replace a file only if it is still the stamped one; says whether."""
+        with changing(self.where(name)):
+            return bool(self._files.replace_exclusive(name, data, stamp))
+
+    def renew(self, name: str, data: bytes, stamp: str) -> bool:
+        """Make the stamped file young again, with this content where age comes from writing."""
+        with changing(self.where(name)):
+            return bool(self._files.renew(name, data, stamp))
+
+    def stamped(self, name: str) -> Stamped | None:
+        """A small file, its stamp and its age; None where there is none."""
+        with reading(self.where(name)):
+            found: Stamped | None = self._files.stamped(name)
+            return found
+
+    def keeps_conditions(self) -> bool:
+        """Whether writes that depend on what is there are refused when they should be."""
+        with changing(self.place):
+            return bool(self._files.keeps_conditions())
+
+
+@contextlib.contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Turn an OSError of the block into an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_read(where, error) from None
+
+
+@contextlib.contextmanager
+def changing(where: str) -> Iterator[None]:
+    """The same for writing."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(where, error) from error
+
+
+def cannot_read(where: str, error: OSError) -> DualdivError:
+    """What to tell of a file that cannot be read."""
+    if isinstance(error, StorageUnreachable):
+        return ClusterError(
+            f"{where}: cannot be read: {error.strerror}. What is finished is kept; run the same "
+            "command again when the object store answers."
+        )
+    return DataError(f"{where}: cannot be read ({error.strerror or error}).")
+
+
+def cannot_write(where: str, error: OSError) -> ClusterError:
+    """What to tell of a file that cannot be written."""
+    what = NO_ROOM.get(error.errno or 0, error.strerror or str(error))
+    remedy = "make room and run the same command again"
+    if is_s3(where):
+        remedy = "run the same command again when the object store takes it"
+    return ClusterError(
+        f"{where}: cannot be written: {what}. Nothing half-written was kept; {remedy}."
+    )
 
 
 def absolute_folder(name: str) -> str:

@@ -8,6 +8,8 @@ os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 # Ray lets its workers yield to everything else; a test waits for them.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# Metrics are exported every ten seconds else, and a test reads them.
+os.environ.setdefault("RAY_metrics_report_interval_ms", "1000")
 
 import pytest
 from hypothesis import settings

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 from jobs.errors import ConfigError
@@ -32,8 +31,8 @@ def prepare(name: str, *, out: str | None = None, **options: Any) -> dict[str, A
 
     Args:
         name: One of PREPARERS.
-        out: Folder to write to; None: data/NAME, with what `form` and `variant` say appended
-            (data/chemprot-relations).
+        out: Folder or s3:// prefix to write to; None: data/NAME, with what `form` and `variant`
+            say appended (data/chemprot-relations).
         options: Of FLAGS; None counts as not given.
 
     Returns:
@@ -55,4 +54,4 @@ def prepare(name: str, *, out: str | None = None, **options: Any) -> dict[str, A
             raise ConfigError(f"prepare {name} takes no {FLAGS.get(key, key)}; it takes {known}.")
     kinds = [given[key] for key in ("form", "variant") if key in given]
     other = [kind for kind in kinds if kind not in (chemprot.FORMS[0], ddi.VARIANTS[0])]
-    return PREPARERS[name](Path(out or "data/" + "-".join([name, *other])), **given)
+    return PREPARERS[name](out or "data/" + "-".join([name, *other]), **given)

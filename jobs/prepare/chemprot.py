@@ -16,7 +16,6 @@ become rows; pairs without a relation do not. A pair with two types is two rows 
 import json
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from jobs.errors import ConfigError
@@ -37,7 +36,7 @@ GROUPS = {
 }
 
 
-def prepare(out: Path, *, source: str | None = None, form: str = "ner") -> dict[str, Any]:
+def prepare(out: str, *, source: str | None = None, form: str = "ner") -> dict[str, Any]:
     """Write training, development and test abstracts, or their relations.
 
     Args:

@@ -10,7 +10,6 @@ part of the first. Its 45 pairs are all negative. `variant="paper"` does as they
 """
 
 import xml.etree.ElementTree as ET
-from pathlib import Path
 from typing import Any
 
 from jobs.errors import ConfigError, DataError
@@ -29,7 +28,7 @@ NEGATIVE = "false"
 
 
 def prepare(
-    out: Path,
+    out: str,
     *,
     source: str | None = None,
     variant: str = "official",

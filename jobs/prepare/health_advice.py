@@ -6,7 +6,6 @@ the split is ours: stratified, seeded, and repeated sentences stay on one side.
 """
 
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import Any
 
 from jobs.prepare.distribution import existing, read_file, records
@@ -23,7 +22,7 @@ LABELS = {
 
 
 def prepare(
-    out: Path,
+    out: str,
     *,
     source: str | None = None,
     test_share: float = 0.2,

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 from statistics import median
 from types import ModuleType
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.errors import ConfigError
+from jobs.files.places import joined
 from jobs.readers.hashes import normalised
 from jobs.storage import Store
 
@@ -84,7 +84,7 @@ class Code:
 
 
 def prepare(
-    out: Path, *, seed: int = 0, per_class: int = 12, rows: int | None = None
+    out: str, *, seed: int = 0, per_class: int = 12, rows: int | None = None
 ) -> dict[str, Any]:
     """Write corpus.parquet, queries.parquet and meta.json.
 
@@ -117,13 +117,13 @@ def prepare(
         "corpus_labels": dict(Counter(code.label for code in corpus)),
         "query_labels": dict(Counter(code.label for code in queries)),
     }
-    store = Store(str(out))
+    store = Store(out)
     store.create()
     for name, part in (("corpus", corpus), ("queries", queries)):
         with store.writing(f"{name}.parquet") as file:
             pq.write_table(_table(part), file, compression="zstd")
     store.write_bytes("meta.json", (json.dumps(meta, indent=1) + "\n").encode())
-    paths = {name: str(out / f"{name}.parquet") for name in ("corpus", "queries")}
+    paths = {name: joined(out, f"{name}.parquet") for name in ("corpus", "queries")}
     return meta | paths
 
 

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 
 from inference.status import Status
 from jobs.errors import DataError
+from jobs.files.places import joined
 from jobs.readers.batches import excerpt
 from jobs.readers.row_tables import ROW_SCHEMA, rejected_table
 from jobs.storage import Store
@@ -74,7 +74,7 @@ class Prepared:
         self.rejected.append(entry)
 
 
-def write(out: Path, made: Prepared, about: dict[str, Any]) -> dict[str, Any]:
+def write(out: str, made: Prepared, about: dict[str, Any]) -> dict[str, Any]:
     """Write corpus, queries and dev (where it has rows), rejected rows and meta.json.
 
     Rows stand in an order drawn from their ids, so that the first N are a sample of them.
@@ -99,7 +99,7 @@ def write(out: Path, made: Prepared, about: dict[str, Any]) -> dict[str, Any]:
                 f"{about['source']}: no row for {name}.parquet ({len(made.rows):,} rows, "
                 f"{len(made.rejected):,} rejected: {_reasons(made)}). Look at the source."
             )
-    store = Store(str(out))
+    store = Store(out)
     store.create()
     meta = dict(about)
     for name, rows in tables.items():
@@ -114,7 +114,7 @@ def write(out: Path, made: Prepared, about: dict[str, Any]) -> dict[str, Any]:
     }
     store.write_bytes("meta.json", (json.dumps(meta, indent=1) + "\n").encode())
     names = [name for name, rows in tables.items() if rows] + ["rejected"]
-    return meta | {name: str(out / f"{name}.parquet") for name in names}
+    return meta | {name: joined(out, f"{name}.parquet") for name in names}
 
 
 def _reasons(made: Prepared) -> Counter[str]:

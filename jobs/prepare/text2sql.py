@@ -32,7 +32,7 @@ COLUMNS = ("id", "input", "output", "label", "split")
 
 
 def prepare(
-    out: Path,
+    out: str,
     *,
     source: str | None = None,
     databases: str | None = None,
@@ -71,7 +71,7 @@ def prepare(
     about = {"source": path.name, "test_share": test_share, "seed": seed}
     meta = write(out, made, about | {"databases": sorted({row["label"] for row in made.rows})})
     for name in meta["databases"]:
-        Store(str(out)).write_bytes(f"databases/{name}.sqlite", read_file(found[name].path))
+        Store(out).write_bytes(f"databases/{name}.sqlite", read_file(found[name].path))
     return meta
 
 

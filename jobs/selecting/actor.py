@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from jobs.errors import DualdivError
 from jobs.ledger import Ledger, Marker
+from jobs.pulse import Teller
 from jobs.selecting.mapped import Mapped, Stored, map_vectors
 from jobs.selecting.side_columns import read_sides
 from jobs.vectors import Matrix, drawn, random_keys
@@ -76,6 +77,7 @@ class SelectWorker:
         rows: dict[int, Plain] | None = None,
         threads: int = 1,
         device: str = "cpu",
+        teller: Teller | None = None,
     ) -> None:
         """Remember where the partitions are; they are loaded when first needed.
 
@@ -85,7 +87,9 @@ class SelectWorker:
             rows: Partition number -> markers of its row parts, for side columns.
             threads: Threads for the sums.
             device: `cpu`, or `cuda` for sums on the GPU that this process sees.
+            teller: Tells the driver what this process is at.
         """
+        self._teller = teller or Teller(None, "", "select")
         self._ledger = Ledger(out)
         self._markers = {p: [Marker(**m) for m in partitions[p]] for p in sorted(partitions)}
         self._rows = {p: [Marker(**m) for m in (rows or {}).get(p, [])] for p in self._markers}
@@ -97,7 +101,8 @@ class SelectWorker:
     def call(self, method: str, *args: Any) -> Any:
         """Call a method; errors a user can act on travel back as data."""
         try:
-            return getattr(self, method)(*args)
+            with self._teller.working(method):
+                return getattr(self, method)(*args)
         except DualdivError as error:
             return Failure(type(error).__name__, str(error))
 

@@ -2,18 +2,22 @@
 
 import csv
 import hashlib
+import io
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.errors import ConfigError, DataError
+from jobs.files.inputs import is_file, is_folder, open_input, read_input
+from jobs.files.places import StorageUnreachable, plain
 from jobs.readers.cells import BadCell, id_text
 from jobs.readers.columns import describe
+from jobs.storage import cannot_read, reading
 
 SHOWN = 5
 
@@ -71,27 +75,32 @@ def read_ids(source: str | list[str], *, key: str) -> IdList:
     if isinstance(source, list):
         return IdList(key, tuple(source))
     path = existing(source, key=key)
+    ending = PurePosixPath(path).suffix.lower()
     try:
-        ids = _READERS.get(path.suffix.lower(), _lines)(path)
+        ids = _READERS.get(ending, _lines)(path)
+    except StorageUnreachable as error:
+        raise cannot_read(f"{key}: {path}", error) from None
     except (OSError, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{key}: {path}: cannot be read: {error}") from None
     return IdList(key, require_distinct(ids, where=f"{key}: {path}"))
 
 
-def existing(source: str, *, key: str) -> Path:
-    """The path of a file that is there.
+def existing(source: str, *, key: str) -> str:
+    """The path of a file that is there, local or s3://.
 
     Raises:
         ConfigError: It is not.
+        ClusterError: The object store cannot be reached.
     """
-    path = Path(source)
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no such file"
-        raise ConfigError(
-            f"{key}: {source}: {what}; wanted a file of ids. Paths are relative to "
-            "where the command runs."
-        )
-    return path
+    path = plain(source, key=key)
+    with reading(f"{key}: {path}"):
+        if is_file(path):
+            return path
+        what = "a folder" if is_folder(path) else "no such file"
+    raise ConfigError(
+        f"{key}: {source}: {what}; wanted a file of ids. Paths are relative to where the command "
+        "runs."
+    )
 
 
 def require_distinct(ids: Iterable[str], *, where: str) -> tuple[str, ...]:
@@ -127,27 +136,27 @@ def column_ids(values: Iterable[Any], *, where: str) -> list[str]:
     return ids
 
 
-def _lines(path: Path) -> list[str]:
-    text = path.read_bytes().decode("utf-8-sig")
+def _lines(path: str) -> list[str]:
+    text = read_input(path).decode("utf-8-sig")
     # Not splitlines: an id may hold a form feed or a line separator.
     lines = text.replace("\r\n", "\n").split("\n")
     return [line for line in lines if line]
 
 
-def _csv(path: Path) -> list[str]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
-        _require_column(list(rows.fieldnames or []), path)
-        return column_ids((row["id"] for row in rows), where=str(path))
+def _csv(path: str) -> list[str]:
+    text = read_input(path).decode("utf-8-sig")
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    _require_column(list(rows.fieldnames or []), path)
+    return column_ids((row["id"] for row in rows), where=path)
 
 
-def _parquet(path: Path) -> list[str]:
-    with pq.ParquetFile(path) as file:
+def _parquet(path: str) -> list[str]:
+    with open_input(path) as source, pq.ParquetFile(source) as file:
         _require_column(file.schema_arrow.names, path)
-        return column_ids(file.read(columns=["id"])["id"].to_pylist(), where=str(path))
+        return column_ids(file.read(columns=["id"])["id"].to_pylist(), where=path)
 
 
-def _require_column(names: list[str], path: Path) -> None:
+def _require_column(names: list[str], path: str) -> None:
     if "id" not in names:
         raise DataError(f"{path}: no column 'id'. {describe('id', names)}")
 

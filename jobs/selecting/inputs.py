@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 
 from jobs.config_select import Stage1Config
 from jobs.errors import ConfigError, DataError
+from jobs.files.inputs import open_input
 from jobs.selecting.id_files import IdList, digest_of, existing, read_ids, require_distinct, shown
 from jobs.selecting.mapped import Mapped
 from jobs.selecting.side_columns import Bools, Sides, group_codes
+from jobs.storage import reading
 from jobs.vectors import ENCODER_KEY, Matrix, to_matrix
 from selection.arrays import MAX_SQUARED_NORM
 from selection.request import BUDGET_SLACK, Limits
@@ -117,7 +119,7 @@ def read_given(source: str | list[str], *, encoder_id: str) -> Given:
     """
     pieces = _Pieces()
     for name in [source] if isinstance(source, str) else source:
-        path = str(existing(name, key="stage1.given"))
+        path = existing(name, key="stage1.given")
         ids = read_ids(name, key="stage1.given").ids
         vectors = _given_vectors(path, encoder_id) if path.endswith((".parquet", ".pq")) else None
         pieces.take(ids, vectors)
@@ -143,7 +145,7 @@ class _Pieces:
 
 
 def _given_vectors(path: str, encoder_id: str) -> Matrix | None:
-    with pq.ParquetFile(path) as file:
+    with reading(path), open_input(path) as source, pq.ParquetFile(source) as file:
         schema = file.schema_arrow
         if "vector" not in schema.names:
             return None

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from inference.status import Status
 from jobs.errors import ClusterError, DataError, InvariantError
+from jobs.files.scratch import scratch
 from jobs.ledger import Ledger, Marker
 from jobs.vectors import Matrix, list_values
 from selection.arrays import MAX_SQUARED_NORM, rows_of
@@ -71,7 +72,8 @@ class Mapped:
 def map_vectors(ledger: Ledger, markers: Sequence[Marker]) -> Mapped:
     """Copy the usable vectors of a partition into scratch space and map it.
 
-    The scratch file lies in TMPDIR and has no name: whatever ends the process, nothing stays.
+    The scratch file lies in `storage.scratch` and has no name: whatever ends the process, nothing
+    stays.
 
     Args:
         ledger: Of the output tree.
@@ -132,24 +134,24 @@ def _empty(n: int, dimension: int, dtype: npt.DTypeLike) -> Stored:
     if not n_bytes:
         return np.empty(shape, dtype)
     try:
-        with tempfile.TemporaryFile() as file:
+        with tempfile.TemporaryFile(dir=scratch()) as file:
             # Reserved now: a page that finds no room when it is written kills the process.
             os.posix_fallocate(file.fileno(), 0, n_bytes)
-            scratch = mmap.mmap(file.fileno(), n_bytes)
+            mapping = mmap.mmap(file.fileno(), n_bytes)
     except OSError as error:
         raise _no_room(error, n_bytes) from error
-    return np.frombuffer(scratch, dtype).reshape(shape)
+    return np.frombuffer(mapping, dtype).reshape(shape)
 
 
 def _no_room(error: OSError, n_bytes: int) -> ClusterError:
-    where = tempfile.gettempdir()
+    where = scratch()
     what = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         what = f"{shutil.disk_usage(where).free / 2**30:.2f} GiB are free"
     return ClusterError(
         f"{where}: the vectors of a partition need {n_bytes / 2**30:.2f} GiB of scratch space: "
-        f"{what}. Set TMPDIR to a folder on a larger local disk before Ray starts, or free space; "
-        "what is done is kept."
+        f"{what}. Set storage.scratch, or TMPDIR before Ray starts, to a folder on a larger local "
+        "disk, or free space; what is done is kept."
     )
 
 
@@ -169,7 +171,7 @@ def _require_unit(ledger: Ledger, marker: Marker, block: Stored, ids: pa.StringA
     bad = np.flatnonzero(~((squared > 0) & (squared <= MAX_SQUARED_NORM)))
     if bad.size:
         raise DataError(
-            f"{ledger.store.path(marker.table)}: row {ids[int(bad[0])].as_py()!r} has status ok "
+            f"{ledger.store.where(marker.table)}: row {ids[int(bad[0])].as_py()!r} has status ok "
             f"and a vector of norm {float(squared[bad[0]]) ** 0.5:g} ({bad.size} such rows in one "
             f"batch); wanted norm 1. Remove {marker.folder}/{marker.name}.done.json and run again "
             "to make it anew."

@@ -69,7 +69,7 @@ def read_sides(
     if place.null_count:
         lost = ids.filter(place.is_null()).to_pylist()
         where = ", ".join(part.table for part in parts) or "no part"
-        raise DataError(f"{ledger.store.root}: {where}: vectors without a row: {shown(lost)}.")
+        raise DataError(f"{ledger.store.place}: {where}: vectors without a row: {shown(lost)}.")
     rows = rows.take(place)
     found: dict[str, Any] = {name: _SIDES[name](rows[name], ids) for name in names}
     if "cost" in found:

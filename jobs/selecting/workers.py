@@ -1,5 +1,6 @@
 """The select actors of a run; a lost one is replaced and told all that it had been told."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,17 +8,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobs.cluster import threads
+from jobs import interrupts, watch
+from jobs.capacity import ray_options
+from jobs.cluster import n_workers, threads
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
 from jobs.selecting.actor import Failure, Floats, Ground, Ints, Plain, SelectWorker
 from jobs.selecting.mapped import Stored
+from jobs.stretch import Stretch
 from jobs.vectors import Matrix
 from selection.arrays import rows_of
 
 MAX_RESTARTS = 3
-START_TIMEOUT_S = 300.0
+# An autoscaler may have to start nodes first, which takes it minutes.
+START_TIMEOUT_S = 900.0
+# How often the driver, while it waits, looks whether it was asked to stop.
+LOOK_S = 1.0
+# How long a lost actor's successor waits for a node that comes in the place of a lost one.
+ROOM_TIMEOUT_S = 20.0
 WHOLE = {"all": Ground()}
 
 
@@ -54,6 +63,7 @@ class Workers:
         resources: WorkersConfig,
         n_actors: int,
         rows: dict[int, Plain] | None = None,
+        stretch: Stretch | None = None,
     ) -> None:
         """Start the actors, partitions dealt round-robin.
 
@@ -63,8 +73,10 @@ class Workers:
             resources: Of one actor; with GPUs, sums run there.
             n_actors: Actors wanted.
             rows: Partition number -> markers of its row parts, where side columns are needed.
+            stretch: Hears from the actors.
         """
         self._out, self._resources, self._rows = out, resources, rows or {}
+        self._stretch = stretch or Stretch("select")
         numbers = sorted(partitions)
         self._dealt = [
             {p: partitions[p] for p in numbers[i::n_actors]} for i in range(max(1, n_actors))
@@ -81,21 +93,23 @@ class Workers:
         """Wait until actors run; for ever is too long when the cluster has no room for them."""
         import ray
 
-        up = [actor.call.remote("ready") for actor in actors]
-        _, late = ray.wait(up, num_returns=len(up), timeout=START_TIMEOUT_S)
+        late = _late(actors, START_TIMEOUT_S)
         if late:
             have = ray.available_resources().get("CPU", 0.0)
             raise ClusterError(
-                f"select: {len(late)} of {len(self._dealt)} actors found no room in "
+                f"select: {late} of {len(self._dealt)} actors found no room in "
                 f"{START_TIMEOUT_S:.0f} s; each needs {self._resources.cpus:g} CPUs, {have:g} are "
                 "free. Lower cluster.select.actors or .cpus, or add nodes; what is done is kept."
             )
 
-    def _new(self, number: int) -> Any:
+    def _new(self, number: int, *, cpus: float | None = None) -> Any:
         import ray
 
         gpus = self._resources.gpus or 0
-        actor = ray.remote(SelectWorker).options(num_cpus=self._resources.cpus, num_gpus=gpus)
+        needed = self._resources if cpus is None else WorkersConfig(gpus=0.0)
+        actor = ray.remote(SelectWorker).options(
+            **ray_options(needed) | ({} if cpus is None else {"num_cpus": cpus})
+        )
         dealt = self._dealt[number]
         return actor.remote(
             self._out,
@@ -103,6 +117,7 @@ class Workers:
             rows={p: self._rows[p] for p in dealt if p in self._rows},
             threads=threads(self._resources),
             device="cuda" if gpus else "cpu",
+            teller=self._stretch.teller,
         )
 
     @property
@@ -260,12 +275,15 @@ class Workers:
         import ray
 
         waiting = [self._actors[i].call.remote(method, *args) for i, method, args in calls]
+        names = [f"{_name(method, args)} on actor {i}" for i, method, args in calls]
         results = []
-        for (number, method, args), reference in zip(calls, waiting, strict=True):
-            try:
-                results.append(_checked(ray.get(reference)))
-            except ray.exceptions.RayActorError as error:
-                results.append(self._again(number, method, args, error))
+        with self._stretch.wait(names):
+            for (number, method, args), reference in zip(calls, waiting, strict=True):
+                try:
+                    results.append(_checked(_got(reference)))
+                except ray.exceptions.RayActorError as error:
+                    results.append(self._again(number, method, args, error))
+                self._stretch.pending.pop(names[len(results) - 1], None)
         return results
 
     def _again(self, number: int, method: str, args: tuple[Any, ...], cause: Exception) -> Any:
@@ -277,7 +295,7 @@ class Workers:
                 break
             try:
                 self._revive(number, starting=method == "start")
-                return _checked(ray.get(self._actors[number].call.remote(method, *args)))
+                return _checked(_got(self._actors[number].call.remote(method, *args)))
             except ray.exceptions.RayActorError as error:
                 cause = error
         raise ClusterError(
@@ -293,15 +311,55 @@ class Workers:
             ray.get(self._actors[number].call.remote("ready"))
         except ray.exceptions.RayActorError:
             self._deaths[number] += 1
-            self._actors[number] = self._new(number)
+            self._actors[number] = self._successor(number)
             self._await([self._actors[number]])
         if self._session is None or starting:
             return
         actor = self._actors[number]
-        _checked(ray.get(actor.call.remote("start", *self._session)))
+        _checked(_got(actor.call.remote("start", *self._session)))
         for name, told in self._told.items():
             for method, argument in told:
-                _checked(ray.get(actor.call.remote(method, name, argument)))
+                _checked(_got(actor.call.remote(method, name, argument)))
+
+    def _successor(self, number: int) -> Any:
+        """A new actor for a dead one; if its node went too, beside another, sharing its CPUs."""
+        import ray
+
+        actor, wanted = self._new(number), len(self._dealt)
+        if self._resources.gpus or not _late([actor], ROOM_TIMEOUT_S):
+            return actor
+        if n_workers(self._resources, wanted) == wanted:
+            return actor
+        ray.kill(actor)
+        return self._new(number, cpus=0)
+
+
+def _name(method: str, args: tuple[Any, ...]) -> str:
+    """The unit that a call makes, or what it asks for."""
+    return str(args[1]["unit"]["name"]) if method in ("local", "run") else method
+
+
+def _got(reference: Any) -> Any:
+    """A result, waited for in steps, so that a run that was given up or interrupted ends."""
+    import ray
+
+    while not ray.wait([reference], num_returns=1, timeout=LOOK_S)[0]:
+        interrupts.check()
+        watch.check()
+    return ray.get(reference)
+
+
+def _late(actors: Sequence[Any], timeout_s: float) -> int:
+    """How many actors do not run yet after so many seconds."""
+    import ray
+
+    late, deadline = [actor.call.remote("ready") for actor in actors], time.monotonic() + timeout_s
+    while late and time.monotonic() < deadline:
+        interrupts.check()
+        watch.check()
+        left = max(0.0, min(LOOK_S, deadline - time.monotonic()))
+        late = ray.wait(late, num_returns=len(late), timeout=left)[1]
+    return len(late)
 
 
 def _checked(result: Any) -> Any:

@@ -16,6 +16,8 @@ from transformers import (
     GemmaModel,
     GPTNeoXConfig,
     GPTNeoXModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedTokenizerFast,
 )
 
@@ -113,5 +115,27 @@ def tiny_gemma(folder: Path) -> Path:
     )
     torch.manual_seed(2)
     GemmaModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def tiny_llama(folder: Path) -> Path:
+    """An LLM that vLLM can run: one token a byte, answers that mean nothing."""
+    tokenizer = _byte_tokenizer(bos="<bos>")
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=32,
+        intermediate_size=64,
+        max_position_embeddings=2048,
+        initializer_range=0.3,
+        bos_token_id=1,
+        eos_token_id=0,
+    )
+    torch.manual_seed(3)
+    LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

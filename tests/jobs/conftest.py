@@ -95,7 +95,7 @@ class Project:
         }
 
 
-def inline_units(work, payloads, *, workers, stateful):
+def inline_units(work, payloads, *, workers, stateful, stretch=None):
     """What `run_units` does, here: for tests of what a unit makes, not of where it is made."""
     work = cloudpickle.loads(cloudpickle.dumps(work))
     for payload in payloads:

@@ -165,14 +165,25 @@ def test_plan_estimates_and_runs_nothing(config, capsys, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_shipped_to_a_cluster_is_small():
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if listed.returncode:
-        pytest.skip("not a git checkout: nothing tells what is shipped")
-    sizes = [(ROOT / name).stat().st_size for name in listed.stdout.split("\0") if name]
-    assert sum(sizes) < 5 * 2**20
+def test_a_hundred_million_rows_get_partitions_levels_memory_disk_and_hours(config, capsys):
+    cluster = ["--nodes", "16", "--cpus", "32", "--gpus", "4", "--memory", "256GiB"]
+    many = ["--rows", "100e6", "--set", "stage1.k1=1000", "--set", "cluster.generate.cpus=4"]
+    assert main(["plan", config, *cluster, *many, "--json"]) == 0
+    told = capsys.readouterr()
+    answer = json.loads(told.out)
+    assert answer["tables"]["corpus"]["rows"] == 10**8
+    partitions = answer["planned_with"]["corpus.partition.count"]
+    (chosen,) = answer["select"]["settings"].values()
+    assert chosen["partitions"] == partitions == 8 * 2 ** (partitions // 8).bit_length() // 2
+    assert len(chosen["levels"]) > 1
+    assert sum(chosen["memory_bytes"]["partition"].values()) <= chosen["declared_bytes"]
+    assert answer["disk"]["vectors"] == 100_000_001 * 384 * 4
+    assert answer["workers"] == {"embed": 64, "select": min(512, partitions), "generate": 2}
+    assert answer["nodes"]["select"]["bytes"] < 256 * 2**30
+    assert answer["gpu_hours"] > 0
+    for words in (f"planned with {partitions:,}: set it", "merged in", "GPU hours: about"):
+        assert words in told.err
+    assert max(map(len, told.err.split("---")[-1].splitlines())) < 250
 
 
 def test_an_interrupt_whose_exception_was_swallowed_still_stops_the_run():

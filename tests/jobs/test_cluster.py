@@ -23,6 +23,10 @@ class Work:
         ledger, name = Ledger(self.out), payload["name"]
         if payload.get("fail"):
             raise DataError(f"{name}: a file that cannot be read")
+        if payload.get("bug"):
+            with ledger.store.path("tries").open("a") as file:
+                file.write("x")
+            raise ValueError(f"{name}: our own mistake")
         flag = ledger.store.path(f"died-{name}")
         if payload.get("die") and not flag.exists():
             flag.touch()
@@ -54,6 +58,16 @@ def test_an_error_the_user_can_act_on_keeps_its_class_and_text(tmp_path, embedde
         list(run_units(Work(str(tmp_path)), payloads, workers=WorkersConfig(), stateful=stateful))
 
 
+@pytest.mark.parametrize("stateful", [True, False])
+def test_a_bug_in_a_unit_ends_the_run_at_once_and_is_not_tried_again(
+    tmp_path, embedded_ray, stateful
+):
+    payloads = [{"name": "u0", "bug": True}]
+    with pytest.raises(Exception, match="u0: our own mistake"):
+        list(run_units(Work(str(tmp_path)), payloads, workers=WorkersConfig(), stateful=stateful))
+    assert (tmp_path / "tries").read_text() == "x"
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [("local", "local: Ray does not start: LookupError: slow"), ("a:1", "a:1: no Ray there")],
@@ -70,10 +84,12 @@ def test_whatever_ray_raises_at_its_start_is_told_as_of_the_cluster(monkeypatch,
 
 
 def test_what_cannot_fit_is_refused_with_the_sum(embedded_ray):
-    with pytest.raises(ClusterError, match=r"needs 4 CPUs and 0 GPUs; the cluster has 2 CPUs"):
+    with pytest.raises(ClusterError, match=r"needs 4 CPUs, 0 GPUs; the cluster has 2 CPUs"):
         n_workers(WorkersConfig(cpus=4), 10)
-    with pytest.raises(ClusterError, match=r"needs 1 CPUs and 2 GPUs; .* and 0 GPUs"):
+    with pytest.raises(ClusterError, match=r"needs 1 CPUs, 2 GPUs; .*, 0 GPUs"):
         n_workers(WorkersConfig(gpus=2), 10)
+    with pytest.raises(ClusterError, match=r"1 CPUs, 0 GPUs, 1 tpu; .*, 0 tpu, on no node"):
+        n_workers(WorkersConfig(resources={"tpu": 1.0}), 10)
 
 
 def test_never_more_workers_than_units_or_than_fit(embedded_ray):

@@ -9,7 +9,9 @@ from jobs.cli import _parser
 from jobs.config import load
 
 ROOT = Path(__file__).parents[2]
-NAMED = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", (ROOT / "tests" / "README.md").read_text())
+MAP = (ROOT / "tests" / "README.md").read_text()
+NAMED = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", MAP)
+REPORTS = [line for line in MAP.splitlines() if re.match(r"\| .*(#\d|HELM)", line)]
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
@@ -18,6 +20,11 @@ def test_every_test_the_map_names_exists(file, name):
     path = path if path.exists() else ROOT / file
     assert path.exists()
     assert f"def {name}(" in path.read_text() if name else True
+
+
+def test_every_report_on_the_map_has_a_test_by_name():
+    assert len(REPORTS) == 41
+    assert [line for line in REPORTS if not re.search(r"`[\w/]+\.py::test_\w+` \|$", line)] == []
 
 
 def test_every_config_that_is_shipped_is_valid():

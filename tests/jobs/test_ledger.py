@@ -207,6 +207,6 @@ def test_a_folder_below_a_file_is_a_config_error(tmp_path):
         Store(str(tmp_path / "file" / "out")).create()
 
 
-def test_an_output_that_is_no_local_folder_is_a_config_error():
-    with pytest.raises(ConfigError, match="only local folders"):
-        Store("s3://bucket/run")
+def test_an_output_of_another_scheme_is_a_config_error():
+    with pytest.raises(ConfigError, match="wanted a local path or s3://"):
+        Store("gs://bucket/run")

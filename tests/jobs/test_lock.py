@@ -127,10 +127,12 @@ def test_of_many_starters_one_wins(store):
     assert words == ["lost", "lost", "lost", "won"]
 
 
-def test_a_lock_that_changed_hands_is_not_buried_for_the_dead_one(store):
-    with lock.held(store, warn=print) as hold:
-        lock._bury(store, "somebody else, long dead")
-        assert lock.holder(store)["run_id"] == hold.run_id
+def test_a_lock_that_changed_hands_is_not_taken_from_the_new_holder(store):
+    store.write_bytes("run.lock", b"of the dead")
+    dead = store.stamped("run.lock")
+    store.write_bytes("run.lock", b"of the living")
+    assert not store.replace_exclusive("run.lock", b"mine", dead.stamp)
+    assert store.read_bytes("run.lock") == b"of the living"
 
 
 def test_a_run_that_lost_its_lock_is_told(store, monkeypatch):
@@ -150,6 +152,6 @@ def test_a_lock_that_cannot_be_written_is_a_cluster_error(store, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "link", fail)
-    with pytest.raises(ClusterError, match="No space left"), lock.held(store, warn=print):
+    with pytest.raises(ClusterError, match="no space left"), lock.held(store, warn=print):
         pass
     assert list(store.root.iterdir()) == []

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from jobs.errors import ConfigError
@@ -26,7 +28,7 @@ def test_a_glob_and_a_list_keep_their_order_and_no_file_twice(tree):
     assert names(found, tree) == ["b.jsonl", "a.jsonl"]
 
 
-@pytest.mark.parametrize("path", ["none.jsonl", "*.csv", "s3://bucket/x"])
+@pytest.mark.parametrize("path", ["none.jsonl", "*.csv", "gs://bucket/x"])
 def test_what_is_not_there_is_a_config_error_that_names_key_and_path(tree, path):
     with pytest.raises(ConfigError, match=r"corpus\.path") as caught:
         find(path if "://" in path else str(tree / path), key="corpus.path")
@@ -47,3 +49,14 @@ def test_small_files_share_a_unit_and_large_ones_stand_alone(tree):
     files = find(str(tree), key="k")
     assert [len(g) for g in grouped(files, max_bytes=20)] == [2, 1]
     assert [len(g) for g in grouped(files, max_bytes=5)] == [1, 1, 1]
+
+
+def test_three_thousand_small_files_are_found_and_grouped_within_seconds(tmp_path):
+    for number in range(3_000):
+        (tmp_path / f"{number:05d}.jsonl").write_bytes(b'{"text": "a"}\n')
+    started = time.monotonic()
+    files = find(str(tmp_path), key="corpus.path")
+    groups = grouped(files)
+    assert time.monotonic() - started < 30
+    assert (len(files), sum(file.bytes for file in files)) == (3_000, 42_000)
+    assert [len(group) for group in groups] == [3_000]

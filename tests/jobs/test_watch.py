@@ -1,0 +1,207 @@
+"""The watch: a worker that waits is a stall, one that computes is none; what others can read."""
+
+import json
+import time
+import urllib.request
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+import ray
+
+from jobs import watch as watching
+from jobs.board import board
+from jobs.cluster import run_units
+from jobs.config_schema import WorkersConfig
+from jobs.errors import ClusterError
+from jobs.ledger import Ledger, Unit
+from jobs.metrics import Meters
+from jobs.progress import Progress
+from jobs.pulse import BEAT_S, count
+from jobs.selecting.workers import _got
+from jobs.storage import Store
+from jobs.stretch import Stretch, stalled
+from jobs.watch import Watch
+
+STALL_S = 3.0
+
+
+@dataclass
+class Work:
+    """Computes for longer than what would be a stall, then waits for what does not come."""
+
+    out: str
+
+    def __call__(self, payload):
+        count(rows=5, batches=2)
+        until = time.monotonic() + payload["computes_s"]
+        while time.monotonic() < until:
+            sum(range(10_000))
+        time.sleep(payload["sleeps_s"])
+        return Ledger(self.out).commit(Unit(**payload["unit"]), pa.table({"n": [1] * 5}))
+
+
+def payload(name, *, computes_s=0.0, sleeps_s=0.0):
+    unit = {"folder": "made", "name": name, "fingerprint": name}
+    return {"unit": unit, "computes_s": computes_s, "sleeps_s": sleeps_s}
+
+
+def scraped(words, *, within_s=25.0):
+    """What the node's metrics endpoint says once it says these words."""
+    (node,) = ray.nodes()
+    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        lines = urllib.request.urlopen(url, timeout=5).read().decode().splitlines()
+        found = [line for line in lines if all(word in line for word in words)]
+        if found:
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"{url} does not say {words}")
+
+
+def watched(store, watch, payloads):
+    """Make units under a watch; yields each marker's name and what another process could read."""
+    names = [f"made/{one['unit']['name']}.parquet" for one in payloads]
+    with (
+        watch.begun(store, "run7"),
+        watch.stretch("embed", pending=names, asked="1 CPUs and 0 GPUs") as stretch,
+        stretch.wait(),
+    ):
+        stretch.beat_s = STALL_S / 4
+        for marker in run_units(
+            Work(str(store.root)),
+            payloads,
+            workers=WorkersConfig(actors=1),
+            stateful=True,
+            stretch=stretch,
+        ):
+            state = json.loads(store.read_bytes(watching.NAME))
+            watch.finished(marker.table, marker.rows)
+            # A worker is there now: until then it may take as long as the machine is busy.
+            watch.stall_s = STALL_S
+            yield marker.name, state
+
+
+@pytest.mark.ray
+def test_a_worker_that_sleeps_is_a_stall_and_one_that_computes_is_none(tmp_path, embedded_ray):
+    store, made = Store(str(tmp_path)), []
+    watch = Watch(Progress(quiet=True), stall_s=60.0)
+    payloads = [payload("first"), payload("busy", computes_s=2 * STALL_S)]
+    payloads += [payload("stuck", sleeps_s=20)]
+    ray.get(board().read.remote("nobody"))  # it is up, however busy the machine
+    with pytest.raises(ClusterError) as told:
+        made.extend(watched(store, watch, payloads))
+    assert [name for name, _ in made] == ["first", "busy"]
+    state = made[1][1]
+    text = str(told.value)
+    assert "embed: no progress for 3 s (timeouts.stall_s). Pending: 1: made/stuck.parquet." in text
+    assert "at made/stuck for" in text
+    assert "asks for 1 CPUs and 0 GPUs; free: 1 of 2 CPUs and 0 of 0 GPUs on 1 nodes" in text
+    # What another process could read meanwhile.
+    assert state["stretch"]["pending"] == ["made/busy.parquet", "made/stuck.parquet"]
+    assert state["stretch"]["rows"] == 10
+    (worker,) = state["stretch"]["workers"]
+    assert worker["at"] == "made/busy"
+    assert worker["peak_bytes"] > 20 * 2**20
+    assert not store.exists(watching.NAME)
+    # What is left when it is over.
+    events = [json.loads(line) for line in store.read_bytes("log/run7.jsonl").splitlines()]
+    assert [event["event"] for event in events] == ["run", "stalled", "failed"]
+    assert events[1]["pending"] == ["made/stuck.parquet"]
+    assert events[2]["text"] == text
+    (rows,) = scraped(["dualdiv_rows_total{", 'Stage="embed"'.lower()])
+    assert rows.endswith(" 15.0")
+
+
+def test_a_wait_for_select_actors_ends_when_the_run_is_given_up(monkeypatch):
+    never = SimpleNamespace(wait=lambda refs, **_: ([], refs))
+    monkeypatch.setitem(__import__("sys").modules, "ray", never)
+    monkeypatch.setattr(watching, "_given_up", [ClusterError("select: no progress")])
+    with pytest.raises(ClusterError, match="select: no progress"):
+        _got("a reference")
+
+
+def test_nothing_can_stall_while_the_driver_itself_computes():
+    watch = Watch(stall_s=0.01)
+    with watch.stretch("select") as stretch:
+        time.sleep(0.02)
+        watch._look(stretch)
+        assert not watching._given_up
+        with stretch.wait(["local-00003 on actor 1"]):
+            watch._look(stretch)
+            assert not watching._given_up
+
+
+def report(pid, *, rows, busy=0, at="embeddings/part-1", token=None, **more):
+    counts = {"rows": rows, **more}
+    one = {"token": token, "host": "n1", "pid": pid, "units": 0, "busy": busy, "counts": counts}
+    return one | {"at": at, "at_s": 40.0, "age_s": 2.0, "peak_bytes": pid * 100}
+
+
+def test_rows_counted_inside_a_unit_show_and_are_not_counted_twice():
+    stretch = Stretch("embed", pending=dict.fromkeys("abc"), n_there=1)
+    stretch.hear([report(1, rows=30, token=stretch.token, truncated=3)])
+    stretch.hear([report(2, rows=10, token=stretch.token)])
+    assert stretch.rows == 40
+    stretch.finished("a", 30)
+    assert stretch.rows == 40
+    assert stretch.line().startswith("2/4 parts  40 rows  ")
+    assert stretch.line().endswith("truncated 7.5%")
+    assert stretch.peak_bytes == 200
+
+
+def test_only_what_grows_is_a_sign_of_work():
+    stretch = Stretch("embed")
+    stretch.hear([report(1, rows=30, token=stretch.token)])
+    for again, moves in ((30, False), (31, True)):
+        stretch.moved = time.monotonic() - 100
+        stretch.hear([report(1, rows=again, token=stretch.token)])
+        assert (stretch.idle_s < 50) == moves
+    stretch.moved = time.monotonic() - 100
+    stretch.hear([report(9, rows=99, token="another stage")])
+    assert stretch.idle_s > 50
+    stretch.hear([report(1, rows=31, busy=1, token=stretch.token)])
+    assert stretch.idle_s < 50
+
+
+def test_a_stall_names_what_is_pending_where_and_what_was_asked():
+    stretch = Stretch("generate", "4 CPUs and 1 GPUs", dict.fromkeys(["p0", "p1"]))
+    stretch.hear([report(17, rows=0, at="outputs/p0", token=stretch.token)])
+    text = stalled(stretch, stall_s=60, free="free: 0 of 8 CPUs and 0 of 1 GPUs on 2 nodes")
+    assert "Pending: 2: p0, p1." in text
+    assert "n1 process 17 at outputs/p0 for 42 s" in text
+    assert "asks for 4 CPUs and 1 GPUs; free: 0 of 8 CPUs" in text
+    stretch.reports.clear()
+    assert "no worker has begun one of them" in stalled(stretch, stall_s=60, free="")
+
+
+class Told:
+    """Stands for `ray.util.metrics.Counter` and `Gauge`."""
+
+    def __init__(self, name, description, tag_keys):
+        self.name, self.heard = name, []
+        ALL[name] = self
+
+    def inc(self, value, *, tags):
+        self.heard.append((value, tags["stage"]))
+
+    set = inc
+
+
+ALL = {}
+
+
+def test_metrics_add_up_to_what_was_counted_and_the_pace_ends_at_0():
+    meters = Meters("run7", kinds=SimpleNamespace(Counter=Told, Gauge=Told))
+    stretch = Stretch("embed")
+    for rows in (10, 10, 25):
+        stretch.hear([report(1, rows=rows, token=stretch.token, truncated=1, rejected=2)])
+        meters.update(stretch)
+    meters.end(stretch)
+    assert ALL["dualdiv_rows"].heard == [(10, "embed"), (15, "embed")]
+    assert ALL["dualdiv_truncated"].heard == [(1, "embed")]
+    assert ALL["dualdiv_rejected"].heard == [(2, "embed")]
+    assert ALL["dualdiv_rows_per_second"].heard[-1] == (0.0, "embed")
+    assert BEAT_S < 60
