@@ -1,6 +1,7 @@
 """A real object store for a test: SeaweedFS, one process, everything below one folder."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -8,8 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 KEY, SECRET = "testkey", "canary-7f3b-SECRET"
@@ -24,20 +23,13 @@ def binary():
 
 def free_ports(count):
     """Ports nobody listens on; weed takes each plus 10,000 for itself, too."""
-    with contextlib.ExitStack() as open_ones:
-        found = []
+    found = []
+    with contextlib.ExitStack() as sockets:
         while len(found) < count:
-            one = open_ones.enter_context(socket.socket())
+            one = sockets.enter_context(socket.socket())
             one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            if port < 55_000:
-                found.append(port)
-            else:
-                other = open_ones.enter_context(socket.socket())
-                with contextlib.suppress(OSError):
-                    other.bind(("127.0.0.1", port - 25_000))
-                    found.append(port - 25_000)
-        return found
+            found += [port for port in [one.getsockname()[1]] if port < 55_000]
+    return found
 
 
 class Seaweed:
@@ -71,6 +63,10 @@ class Seaweed:
             "filer.port": filer,
             "s3.port": s3,
             "s3.config": self._folder / "s3.json",
+            # Servers of its own that nobody here needs, on ports that may be taken.
+            "s3.port.iceberg": 0,
+            "s3.port.lance": 0,
+            "master.telemetry": "false",
         }
         flags = [f"-{name}={value}" for name, value in options.items()]
         self._command = [str(binary()), "server", "-filer", "-s3", *flags]
@@ -101,12 +97,15 @@ class Seaweed:
     def _wait(self):
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline and self._process.poll() is None:
+            connection = http.client.HTTPConnection(*self.host, timeout=2)
             try:
-                urllib.request.urlopen(self.url, timeout=2)
-                return
-            except urllib.error.HTTPError:
-                return  # It answers: that it wants credentials.
-            except OSError:
-                time.sleep(0.2)
+                connection.request("GET", "/")
+                if connection.getresponse().status < 500:
+                    return
+            except (OSError, http.client.HTTPException):
+                pass
+            finally:
+                connection.close()
+            time.sleep(0.2)
         self.__exit__()
         raise RuntimeError((self._folder / "weed.log").read_text()[-2000:])
