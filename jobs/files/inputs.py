@@ -1,6 +1,5 @@
 """Input files, local or in an object store: found, listed, opened."""
 
-import io
 import os
 import re
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ def open_input(path: str) -> BinaryIO:
     if is_s3(path):
         from jobs.files.objects import ObjectFiles
 
-        return io.BufferedReader(ObjectFiles(path).open(""))  # type: ignore[arg-type]
+        return ObjectFiles(path).open("")
     return open(path, "rb")
 
 
