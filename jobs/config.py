@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, get_args
 
 import yaml
@@ -15,6 +14,8 @@ from jobs import redaction
 from jobs.config_schema import Arm, ConfigFile
 from jobs.config_storage import refuse_secrets, require_set
 from jobs.errors import ConfigError
+from jobs.files.inputs import read_input
+from jobs.files.places import plain
 
 MOST_BYTES, MOST_ALIASES, MOST_DEPTH = 2**20, 32, 64
 ARM_SECTIONS = ("stage1", "stage2", "prompt", "generate")
@@ -134,9 +135,10 @@ class _Loader(yaml.SafeLoader):
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        if Path(path).stat().st_size > MOST_BYTES:
+        data = read_input(plain(path, key="the config"))
+        if len(data) > MOST_BYTES:
             raise ConfigError(f"{path}: above {MOST_BYTES:,} bytes, so it is no config.")
-        text = Path(path).read_text(encoding="utf-8")
+        text = data.decode("utf-8")
         redaction.learn_text(text)
         raw = yaml.load(text, Loader=_Loader)
     except FileNotFoundError:
