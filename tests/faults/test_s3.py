@@ -53,10 +53,8 @@ class Bucket:
 
 
 @pytest.fixture
-def bucket(object_store, request):
-    return Bucket(
-        object_store.upstream, request.function.__name__[:40].replace("_", "-").strip("-")
-    )
+def bucket(object_store):
+    return Bucket(object_store.upstream, f"b-{uuid.uuid4().hex[:12]}")
 
 
 @pytest.fixture
