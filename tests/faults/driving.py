@@ -1,5 +1,6 @@
 """Runs of the command line on a small cluster, disturbed at a moment that their files tell."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from tests.jobs.conftest import Project, sentences, write_jsonl
 
 ROOT = Path(__file__).parents[2]
-N_ROWS, N_QUERIES, K1 = 2000, 96, 60
+N_ROWS, N_PARTITIONS, N_QUERIES, K1 = 4000, 24, 96, 60
 STORE_MIB = 100
 EMBEDDED = "embeddings/*/*/part.done.json"
 CHOSEN_LOCALLY = "candidates/*/local-*.done.json"
@@ -54,9 +55,14 @@ class Nodes:
 
     def lose_one(self):
         """Kill a node with all its processes, as a spot node goes."""
-        self.cluster.remove_node(
-            sorted(self.cluster.worker_nodes, key=str)[0], allow_graceful=False
-        )
+        node = sorted(self.cluster.worker_nodes, key=str)[0]
+        # At once: by the time that Ray's own removal of a node comes to it, much has been done.
+        for raylet in _raylets([node]):
+            doomed = [*raylet.children(recursive=True), raylet]
+            for process in doomed:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self.cluster.remove_node(node, allow_graceful=False)
 
     def spilled(self):
         """Files that Ray's object stores had no room for."""
@@ -66,17 +72,17 @@ class Nodes:
 
     def workers(self, kind):
         """Worker processes of a kind of actor, on all nodes."""
-        raylets = [
-            psutil.Process(info.process.pid)
-            for node in self.cluster.worker_nodes
-            for info in node.all_processes["raylet"]
-        ]
         return [
             child
-            for raylet in raylets
+            for raylet in _raylets(self.cluster.worker_nodes)
             for child in raylet.children(recursive=True)
             if kind in " ".join(child.cmdline())
         ]
+
+
+def _raylets(nodes):
+    infos = [info for node in nodes for info in node.all_processes["raylet"]]
+    return [psutil.Process(info.process.pid) for info in infos]
 
 
 def make_project(root, models, *, n_rows=N_ROWS):
@@ -85,7 +91,7 @@ def make_project(root, models, *, n_rows=N_ROWS):
     write_jsonl(root / "corpus" / "a.jsonl", sentences(n_rows))
     write_jsonl(root / "queries.jsonl", sentences(N_QUERIES, seed=1, prefix="q"))
     config = project.config
-    config["corpus"]["partition"] = {"count": 8}
+    config["corpus"]["partition"] = {"count": N_PARTITIONS}
     config["queries"]["partition"] = {"count": 6}
     # One text at a time: slow enough that there is a middle to be killed in.
     config["encoders"] = {"tiny": {"model": models["encoder"], "pooling": "mean", "batch_size": 1}}
