@@ -30,7 +30,7 @@ class Nodes:
     def __init__(self):
         from ray.cluster_utils import Cluster
 
-        self._store = STORE_MIB << 20
+        self._store, self._dead = STORE_MIB << 20, []
         # A dead node is missed after three seconds; Ray's own patience is a quarter of a minute.
         patience = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
         self.cluster = Cluster(
@@ -49,6 +49,8 @@ class Nodes:
 
     def heal(self, n=2):
         """Have n nodes, whatever was killed before."""
+        while self._dead:
+            self.cluster.remove_node(self._dead.pop(), allow_graceful=False)
         while len(self.cluster.worker_nodes) < n:
             self.cluster.add_node(num_cpus=1, object_store_memory=self._store)
         self.cluster.wait_for_nodes()
@@ -56,13 +58,13 @@ class Nodes:
     def lose_one(self):
         """Kill a node with all its processes, as a spot node goes."""
         node = sorted(self.cluster.worker_nodes, key=str)[0]
-        # At once: by the time that Ray's own removal of a node comes to it, much has been done.
+        # At once: Ray's own removal of a node takes its time, and the books can wait for `heal`.
         for raylet in _raylets([node]):
             doomed = [*raylet.children(recursive=True), raylet]
             for process in doomed:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-        self.cluster.remove_node(node, allow_graceful=False)
+        self._dead.append(node)
 
     def spilled(self):
         """Files that Ray's object stores had no room for."""
