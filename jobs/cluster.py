@@ -21,6 +21,8 @@ from jobs.stretch import Stretch
 
 WORKER_ENV = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    # Each process would ask the hub which agent runs it, models in the cache or not.
+    "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",

@@ -1,5 +1,6 @@
 """Runs of the command line on a small cluster, disturbed at a moment that their files tell."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from tests.jobs.conftest import Project, sentences, write_jsonl
 
 ROOT = Path(__file__).parents[2]
-N_ROWS, N_QUERIES, K1 = 2000, 96, 60
+N_ROWS, N_PARTITIONS, N_QUERIES, K1 = 4000, 24, 96, 60
 STORE_MIB = 100
 EMBEDDED = "embeddings/*/*/part.done.json"
 CHOSEN_LOCALLY = "candidates/*/local-*.done.json"
@@ -29,7 +30,7 @@ class Nodes:
     def __init__(self):
         from ray.cluster_utils import Cluster
 
-        self._store = STORE_MIB << 20
+        self._store, self._dead = STORE_MIB << 20, []
         # A dead node is missed after three seconds; Ray's own patience is a quarter of a minute.
         patience = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
         self.cluster = Cluster(
@@ -48,15 +49,22 @@ class Nodes:
 
     def heal(self, n=2):
         """Have n nodes, whatever was killed before."""
+        while self._dead:
+            self.cluster.remove_node(self._dead.pop(), allow_graceful=False)
         while len(self.cluster.worker_nodes) < n:
             self.cluster.add_node(num_cpus=1, object_store_memory=self._store)
         self.cluster.wait_for_nodes()
 
     def lose_one(self):
         """Kill a node with all its processes, as a spot node goes."""
-        self.cluster.remove_node(
-            sorted(self.cluster.worker_nodes, key=str)[0], allow_graceful=False
-        )
+        node = sorted(self.cluster.worker_nodes, key=str)[0]
+        # At once: Ray's own removal of a node takes its time, and the books can wait for `heal`.
+        for raylet in _raylets([node]):
+            doomed = [*raylet.children(recursive=True), raylet]
+            for process in doomed:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self._dead.append(node)
 
     def spilled(self):
         """Files that Ray's object stores had no room for."""
@@ -66,17 +74,17 @@ class Nodes:
 
     def workers(self, kind):
         """Worker processes of a kind of actor, on all nodes."""
-        raylets = [
-            psutil.Process(info.process.pid)
-            for node in self.cluster.worker_nodes
-            for info in node.all_processes["raylet"]
-        ]
         return [
             child
-            for raylet in raylets
+            for raylet in _raylets(self.cluster.worker_nodes)
             for child in raylet.children(recursive=True)
             if kind in " ".join(child.cmdline())
         ]
+
+
+def _raylets(nodes):
+    infos = [info for node in nodes for info in node.all_processes["raylet"]]
+    return [psutil.Process(info.process.pid) for info in infos]
 
 
 def make_project(root, models, *, n_rows=N_ROWS):
@@ -85,7 +93,7 @@ def make_project(root, models, *, n_rows=N_ROWS):
     write_jsonl(root / "corpus" / "a.jsonl", sentences(n_rows))
     write_jsonl(root / "queries.jsonl", sentences(N_QUERIES, seed=1, prefix="q"))
     config = project.config
-    config["corpus"]["partition"] = {"count": 8}
+    config["corpus"]["partition"] = {"count": N_PARTITIONS}
     config["queries"]["partition"] = {"count": 6}
     # One text at a time: slow enough that there is a middle to be killed in.
     config["encoders"] = {"tiny": {"model": models["encoder"], "pooling": "mean", "batch_size": 1}}

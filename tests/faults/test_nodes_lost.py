@@ -9,6 +9,7 @@ from tests.faults.driving import (
     CHOSEN,
     CHOSEN_LOCALLY,
     EMBEDDED,
+    N_PARTITIONS,
     answers,
     candidates,
     ended,
@@ -48,7 +49,7 @@ def test_a_node_killed_during_the_local_greedy_changes_no_candidate(nodes, calm,
 
 def test_a_node_killed_during_the_merge_changes_no_candidate(nodes, calm, begun):
     project = begun("candidates")
-    lose_one_at(nodes, project, "select", CHOSEN_LOCALLY, n=8, unfinished=CHOSEN)
+    lose_one_at(nodes, project, "select", CHOSEN_LOCALLY, n=N_PARTITIONS, unfinished=CHOSEN)
     assert candidates(project) == candidates(calm)
 
 
@@ -74,7 +75,7 @@ def test_an_actor_killed_during_embed_costs_no_vector(nodes, calm, begun):
 def test_an_actor_killed_during_the_merge_changes_no_candidate(nodes, calm, begun):
     project = begun("candidates")
     child = start(project, "select", nodes)
-    wait_for(project, CHOSEN_LOCALLY, child, n=8)
+    wait_for(project, CHOSEN_LOCALLY, child, n=N_PARTITIONS)
     nodes.workers("SelectWorker")[0].send_signal(signal.SIGKILL)
     assert not found(project, CHOSEN), "too late to disturb anything"
     ended(child)

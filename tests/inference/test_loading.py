@@ -50,7 +50,7 @@ def test_an_unknown_role_is_refused(spec):
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Every way out is noted, and shut."""
+    """Every way out is noted, and shut; telemetry is off, as it is in the workers of a run."""
     asked = []
 
     def refuse(*address, **_):
@@ -60,6 +60,7 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_TELEMETRY", True)
     return asked
 
 

@@ -6,6 +6,7 @@ import pytest
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ClusterError, DataError, InvariantError
 from jobs.ledger import Ledger
+from jobs.selecting import workers as crew_module
 from jobs.selecting.actor import Ground
 from jobs.selecting.oracle import oracles
 from jobs.selecting.workers import MAX_RESTARTS, Workers
@@ -130,6 +131,28 @@ def test_a_lost_actor_gets_the_picks_of_every_ground_back(workers):
     ray.kill(crew._actors[0])
     assert both["screen"].gains(some).tolist() == fresh != before["screen"]
     assert both["all"].gains(some).tolist() == before["all"]
+
+
+def test_an_actor_whose_node_is_gone_starts_beside_another(workers, monkeypatch):
+    import ray
+
+    candidates, cpus = unit_rows(30, 9), []
+    expected = pick_locally(candidates)
+    crew = workers(2)
+    oracle = oracles(crew, candidates)["all"]
+    # As on a cluster that has lost a node: nothing starts in time, and one place is left for two.
+    monkeypatch.setattr(crew_module, "ROOM_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(crew_module, "n_workers", lambda *_: 1)
+    real = crew._new
+
+    def note(number, **options):
+        cpus.append(options.get("cpus"))
+        return real(number, **options)
+
+    monkeypatch.setattr(crew, "_new", note)
+    ray.kill(crew._actors[0])
+    assert pick(oracle, candidates).picks.tolist() == expected.picks.tolist()
+    assert cpus == [None, 0]
 
 
 def test_an_actor_that_always_dies_ends_with_a_cluster_error(workers):
