@@ -191,6 +191,13 @@ def test_rows_counted_inside_a_unit_show_and_are_not_counted_twice():
     assert stretch.peak_bytes == 200
 
 
+def test_an_older_report_does_not_take_back_a_newer_one():
+    stretch = Stretch("embed")
+    for rows in (10, 40, 25):
+        stretch.hear([report(1, rows=rows, token=stretch.token)])
+    assert stretch.rows == 40
+
+
 def test_only_what_grows_is_a_sign_of_work():
     stretch = Stretch("embed")
     stretch.hear([report(1, rows=30, token=stretch.token)])
