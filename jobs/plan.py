@@ -112,7 +112,8 @@ def prepared(
     tables = {name: _table(config, name) for name in ("corpus", "queries")}
     changed: dict[str, int] = {}
     if rows is not None:
-        tables["corpus"] |= {"rows": rows, "rows_exact": True}
+        n_bytes = int(rows * tables["corpus"]["characters_mean"])
+        tables["corpus"] |= {"rows": rows, "rows_exact": True, "bytes": n_bytes}
     encoders = {
         name: _encoder(config, name, tables) for name in sorted({a.encoder for a in config.arms})
     }
@@ -120,6 +121,8 @@ def prepared(
         count = enough_partitions(config, tables, encoders, none=NO_STAGE1, machines=machines)
         if count != tables["corpus"]["partitions"]:
             changed["corpus.partition.count"] = tables["corpus"]["partitions"] = count
+        # One file is read by one worker; so many rows do not come in one.
+        tables["corpus"]["files"] = max(count, tables["corpus"]["files"])
     sparse = {
         name: one | {"weights": SPARSE_WEIGHTS}
         for name, one in plan_sparse(config, tables, encoders).items()
