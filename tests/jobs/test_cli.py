@@ -185,7 +185,6 @@ def test_a_hundred_million_rows_get_partitions_levels_memory_disk_and_hours(conf
     assert answer["gpu_hours"] > 0
     for words in (f"planned with {partitions:,}: set it", "merged in", "GPU hours: about"):
         assert words in told.err
-    assert max(map(len, told.err.split("---")[-1].splitlines())) < 250
 
 
 def test_what_is_shipped_to_a_cluster_is_small():

@@ -31,14 +31,6 @@ def test_a_file_that_is_read_in_a_few_fetches_is_counted(tmp_path, packed):
     assert rows_planned(written(tmp_path / "a.jsonl", packed=packed)) == N_ROWS
 
 
-def test_a_larger_file_is_estimated_from_what_its_first_fetches_held(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "COUNT_ROWS", 1)
-    monkeypatch.setattr(plan, "MOST_ROWS", 9000)
-    assert rows_planned(written(tmp_path / "a.jsonl", packed=False)) == pytest.approx(
-        N_ROWS, rel=0.35
-    )
-
-
 def test_rows_handed_out_belong_to_what_was_fetched_before_the_last_fetch():
     # 300 rows were handed out when the third fetch of 1,000 bytes was made.
     assert plan._rows_a_byte([(0, 0), (100, 1000), (200, 2000), (300, 3000)]) == 0.15

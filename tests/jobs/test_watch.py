@@ -75,6 +75,8 @@ def watched(store, watch, payloads):
             stateful=True,
             stretch=stretch,
         ):
+            while not store.exists(watching.NAME):
+                time.sleep(0.1)
             state = json.loads(store.read_bytes(watching.NAME))
             watch.finished(marker.table, marker.rows)
             # A worker is there now: until then it may take as long as the machine is busy.
@@ -101,11 +103,18 @@ def test_a_worker_that_sleeps_is_a_stall_and_is_named(tmp_path, embedded_ray):
     assert not store.exists(watching.NAME)
     # What is left when it is over.
     events = [json.loads(line) for line in store.read_bytes("log/run7.jsonl").splitlines()]
+    events = [event for event in events if event["event"] != "line"]
     assert [event["event"] for event in events] == ["run", "stalled", "failed"]
     assert events[1]["pending"] == ["made/stuck.parquet"]
     assert events[2]["text"] == text
-    (rows,) = scraped(["dualdiv_rows_total{", 'stage="embed"'])
-    assert rows.endswith(" 10.0")
+
+
+@pytest.mark.ray
+def test_what_was_counted_can_be_scraped_from_the_node(embedded_ray):
+    meters, stretch = Meters("run8"), Stretch("embed")
+    stretch.hear([report(1, rows=1234, token=stretch.token)])
+    meters.end(stretch)
+    assert scraped(["dualdiv_rows", 'run="run8"', 'stage="embed"', " 1234.0"])
 
 
 @pytest.fixture
