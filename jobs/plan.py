@@ -4,7 +4,6 @@ Rows of Parquet files are exact; of text files they are estimated from the first
 rates that `plan --calibrate` measured, or on assumed ones (see `plan_rates`), and say so.
 """
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,8 @@ from jobs.storage import Store, reading
 from jobs.tasks import build as build_task
 
 SAMPLE_ROWS = 500
+# Rows of a text file that are counted at least, and where its place moves in large steps at most.
+COUNT_ROWS, MOST_ROWS = 32_768, 262_144
 # Weights in the blocks of BERT base, which learned sparse encoders are made of.
 SPARSE_WEIGHTS = 85e6
 
@@ -123,7 +124,8 @@ def prepared(
     tables = {name: _table(config, name) for name in ("corpus", "queries")}
     changed: dict[str, int] = {}
     if rows is not None:
-        tables["corpus"] |= {"rows": rows, "rows_exact": True}
+        n_bytes = int(rows * tables["corpus"]["characters_mean"])
+        tables["corpus"] |= {"rows": rows, "rows_exact": True, "bytes": n_bytes}
     encoders = {
         name: _encoder(config, name, tables) for name in sorted({a.encoder for a in config.arms})
     }
@@ -131,6 +133,8 @@ def prepared(
         count = enough_partitions(config, tables, encoders, none=NO_STAGE1, machines=machines)
         if count != tables["corpus"]["partitions"]:
             changed["corpus.partition.count"] = tables["corpus"]["partitions"] = count
+        # One file is read by one worker; so many rows do not come in one.
+        tables["corpus"]["files"] = max(count, tables["corpus"]["files"])
     sparse = {
         name: one | {"weights": SPARSE_WEIGHTS}
         for name, one in plan_sparse(config, tables, encoders).items()
@@ -183,18 +187,30 @@ def _sample(
         batches = read_rows(
             file, first.path, columns=column_map(table), options=read_options(table)
         )
-        made = list(itertools.islice(batches, 1))
-        seen = sum(one.rows.num_rows for one in made)
-        whole = next(batches, None) is None
-        at = first.bytes if whole else max(1, file.tell())
-    if not seen:
+        made, seen, marks = None, 0, [(0, 0)]
+        for one in batches:
+            if made is not None and ((len(marks) > 2 and seen >= COUNT_ROWS) or seen >= MOST_ROWS):
+                break
+            made = made or one
+            seen += one.rows.num_rows
+            if file.tell() > marks[-1][1]:
+                marks.append((seen, file.tell()))
+        else:
+            marks = [(0, 0), (seen, max(1, first.bytes))]
+    if made is None or not seen:
         return [], [], [], 0
-    rows = made[0].rows.slice(0, SAMPLE_ROWS)
+    rows = made.rows.slice(0, SAMPLE_ROWS)
     texts = [text for text in rows.column("input").to_pylist() if text]
     labels = sorted({label for label in rows.column("label").to_pylist() if label is not None})
     total = sum(file.bytes for file in files)
     outputs = [text for text in rows.column("output").to_pylist() if text]
-    return texts, labels, outputs, max(seen, round(seen * total / at))
+    return texts, labels, outputs, max(seen, round(_rows_a_byte(marks) * total))
+
+
+def _rows_a_byte(marks: list[tuple[int, int]]) -> float:
+    """When a reader fetches again, it has handed out what it had fetched before."""
+    rows, place = marks[-1][0], marks[-2][1] or marks[-1][1]
+    return rows / max(1, place)
 
 
 def _encoder(config: Config, name: str, tables: dict[str, Any]) -> dict[str, Any]:

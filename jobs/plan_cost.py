@@ -9,7 +9,7 @@ from jobs.config_schema import WorkersConfig
 from jobs.content_free import CONTENT_FREE_TOKENS
 from jobs.embed import CHUNK_ROWS
 from jobs.plan_cluster import Machines
-from jobs.plan_rates import PROCESS_BYTES, SECONDS_TO_START, Rates
+from jobs.plan_rates import ENCODER_PROCESS_BYTES, PROCESS_BYTES, SECONDS_TO_START, Rates
 from jobs.plan_select import Stage1Plan
 from jobs.spill import CHUNK_BYTES
 
@@ -196,7 +196,7 @@ def resident(planned: Planned) -> dict[str, int]:
     selecting = [plan.memory for plan in planned.plans.values()]
     return {
         "ingest": PROCESS_BYTES + max(2 * min(whole, CHUNK_BYTES), COPIES * max(parts)),
-        "embed": PROCESS_BYTES + model + int(2 * chunk * max(text)),
+        "embed": ENCODER_PROCESS_BYTES + model + int(2 * chunk * max(text)),
         "select": max((one.worker for one in selecting), default=PROCESS_BYTES),
         "driver": max((one.driver for one in selecting), default=PROCESS_BYTES),
     }

@@ -26,7 +26,8 @@ EMBED_WEIGHTS = 10.6e6
 GPU_CORES = 400.0
 # Ray and the workers of all stages, models loaded.
 SECONDS_TO_START = 45.0
-PROCESS_BYTES = 300 * 2**20
+# A worker with Arrow and numpy, and one with torch and sentence-transformers too.
+PROCESS_BYTES, ENCODER_PROCESS_BYTES = 300 * 2**20, 650 * 2**20
 
 
 @dataclass(frozen=True)

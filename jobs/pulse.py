@@ -142,18 +142,33 @@ def report() -> Report:
 
 
 def _beat() -> None:
-    before, idle = _spent(), True
+    before, was_idle = _spent(), True
     while True:
         time.sleep(_process.beat_s)
-        now, was_idle, idle = _spent(), idle, _process.at is None
-        used, read = now[0] - before[0], now[1] - before[1]
-        before = now
-        if idle and was_idle:
-            continue
-        if not idle and (used > BUSY_SHARE * _process.beat_s or read > BUSY_READ_BYTES):
-            _process.busy += 1
+        before, was_idle = _one_beat(before, _spent(), was_idle=was_idle)
+
+
+def _one_beat(
+    before: tuple[float, int], now: tuple[float, int], *, was_idle: bool
+) -> tuple[tuple[float, int], bool]:
+    """Tell the board, unless nothing was to be told last time either.
+
+    Args:
+        before: Processor seconds and bytes read at the last beat.
+        now: The same now.
+        was_idle: Whether the process was at no unit then.
+
+    Returns:
+        `now`, and whether it is at none.
+    """
+    idle = _process.at is None
+    used, read = now[0] - before[0], now[1] - before[1]
+    if not idle and (used > BUSY_SHARE * _process.beat_s or read > BUSY_READ_BYTES):
+        _process.busy += 1
+    if not (idle and was_idle):
         with contextlib.suppress(Exception):  # Ray is going down, or the board is being replaced.
             _process.board.beat.remote(report())
+    return now, idle
 
 
 def _spent() -> tuple[float, int]:

@@ -84,12 +84,19 @@ class Stretch:
     def hear(self, reports: Sequence[Report]) -> None:
         """Take in what workers say; anything that grew is a sign of work."""
         for one in reports:
-            if one["token"] == self.token:
-                self.reports[one["host"], one["pid"]] = {"age_s": 0.0} | one
-        sums = [(r["units"], r["busy"], sum(r["counts"].values())) for r in self.reports.values()]
+            key = one["host"], one["pid"]
+            # What came with a result may be newer than what the board was told last.
+            if one["token"] == self.token and _age(one) >= _age(self.reports.get(key, one)):
+                self.reports[key] = {"age_s": 0.0} | one
+        sums = [(one["units"], one["busy"], _age(one)) for one in self._heard]
         sign = (self.n_made, len(sums), *map(sum, zip(*sums, strict=True)))
         if sign != self._sign:
             self._sign, self.moved = sign, time.monotonic()
+
+    @property
+    def _heard(self) -> list[Report]:
+        """A copy: the watch's thread looks while the driver's adds."""
+        return list(self.reports.values())
 
     @property
     def idle_s(self) -> float:
@@ -104,7 +111,7 @@ class Stretch:
     @property
     def counts(self) -> Counter[str]:
         """What all its workers counted."""
-        return sum((Counter(one["counts"]) for one in self.reports.values()), Counter())
+        return sum((Counter(one["counts"]) for one in self._heard), Counter())
 
     @property
     def rows(self) -> int:
@@ -114,7 +121,7 @@ class Stretch:
     @property
     def peak_bytes(self) -> int:
         """Most memory one of its workers had resident."""
-        return max((one["peak_bytes"] for one in self.reports.values()), default=0)
+        return max((one["peak_bytes"] for one in self._heard), default=0)
 
     @property
     def eta_s(self) -> float | None:
@@ -159,7 +166,7 @@ class Stretch:
                 "age_s": round(one["age_s"], 1),
                 "rows": one["counts"].get("rows", 0),
             }
-            for one in list(self.reports.values())[:MOST_NAMED]
+            for one in self._heard[:MOST_NAMED]
         ]
         pending = list(self.pending)
         return {
@@ -178,6 +185,11 @@ class Stretch:
             "idle_s": round(self.idle_s, 1),
             "seconds": round(self.seconds, 1),
         }
+
+
+def _age(report: Report) -> int:
+    """Grows with all that a process counts; of two reports of one, the larger is the later."""
+    return int(report["units"] + report["busy"] + sum(report["counts"].values()))
 
 
 def stalled(stretch: Stretch, *, stall_s: float, free: str) -> str:

@@ -168,7 +168,7 @@ class Watch:
         while not self._ended.wait(self._often(LOOK_S)):
             stretch = self._stretch
             if stretch is not None:
-                self._look(stretch)
+                quietly(self._look, stretch)
             if time.monotonic() - self._written >= self._often(STATE_S):
                 self._write(stretch)
             if self._log is not None:

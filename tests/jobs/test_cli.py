@@ -174,8 +174,10 @@ def test_a_hundred_million_rows_get_partitions_levels_memory_disk_and_hours(conf
     assert answer["tables"]["corpus"]["rows"] == 10**8
     partitions = answer["planned_with"]["corpus.partition.count"]
     (chosen,) = answer["select"]["settings"].values()
-    assert chosen["partitions"] == partitions == 8 * 2 ** (partitions // 8).bit_length() // 2
-    assert len(chosen["levels"]) > 1
+    assert chosen["partitions"] == partitions
+    assert partitions in (64, 128, 256)
+    assert answer["tables"]["corpus"]["files"] == partitions
+    assert chosen["levels"][-1]["candidates"] == 1000 * partitions
     assert sum(chosen["memory_bytes"]["partition"].values()) <= chosen["declared_bytes"]
     assert answer["disk"]["vectors"] == 100_000_001 * 384 * 4
     assert answer["workers"] == {"embed": 64, "select": min(512, partitions), "generate": 2}
@@ -183,7 +185,6 @@ def test_a_hundred_million_rows_get_partitions_levels_memory_disk_and_hours(conf
     assert answer["gpu_hours"] > 0
     for words in (f"planned with {partitions:,}: set it", "merged in", "GPU hours: about"):
         assert words in told.err
-    assert max(map(len, told.err.split("---")[-1].splitlines())) < 250
 
 
 def test_an_interrupt_whose_exception_was_swallowed_still_stops_the_run():

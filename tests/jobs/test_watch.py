@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import ray
 
+from jobs import pulse
 from jobs import watch as watching
 from jobs.board import board
 from jobs.cluster import run_units
@@ -29,22 +30,19 @@ STALL_S = 3.0
 
 @dataclass
 class Work:
-    """Computes for longer than what would be a stall, then waits for what does not come."""
+    """Makes five rows, and may wait for what does not come."""
 
     out: str
 
     def __call__(self, payload):
         count(rows=5, batches=2)
-        until = time.monotonic() + payload["computes_s"]
-        while time.monotonic() < until:
-            sum(range(10_000))
         time.sleep(payload["sleeps_s"])
         return Ledger(self.out).commit(Unit(**payload["unit"]), pa.table({"n": [1] * 5}))
 
 
-def payload(name, *, computes_s=0.0, sleeps_s=0.0):
+def payload(name, *, sleeps_s=0.0):
     unit = {"folder": "made", "name": name, "fingerprint": name}
-    return {"unit": unit, "computes_s": computes_s, "sleeps_s": sleeps_s}
+    return {"unit": unit, "sleeps_s": sleeps_s}
 
 
 def scraped(words, *, within_s=25.0):
@@ -77,6 +75,8 @@ def watched(store, watch, payloads):
             stateful=True,
             stretch=stretch,
         ):
+            while not store.exists(watching.NAME):
+                time.sleep(0.1)
             state = json.loads(store.read_bytes(watching.NAME))
             watch.finished(marker.table, marker.rows)
             # A worker is there now: until then it may take as long as the machine is busy.
@@ -85,34 +85,82 @@ def watched(store, watch, payloads):
 
 
 @pytest.mark.ray
-def test_a_worker_that_sleeps_is_a_stall_and_one_that_computes_is_none(tmp_path, embedded_ray):
+def test_a_worker_that_sleeps_is_a_stall_and_is_named(tmp_path, embedded_ray):
     store, made = Store(str(tmp_path)), []
     watch = Watch(Progress(quiet=True), stall_s=60.0)
-    payloads = [payload("first"), payload("busy", computes_s=2 * STALL_S)]
-    payloads += [payload("stuck", sleeps_s=20)]
+    payloads = [payload("first"), payload("stuck", sleeps_s=20)]
     ray.get(board().read.remote("nobody"))  # it is up, however busy the machine
     with pytest.raises(ClusterError) as told:
         made.extend(watched(store, watch, payloads))
-    assert [name for name, _ in made] == ["first", "busy"]
-    state = made[1][1]
+    ((name, state),) = made
+    assert name == "first"
     text = str(told.value)
     assert "embed: no progress for 3 s (timeouts.stall_s). Pending: 1: made/stuck.parquet." in text
     assert "at made/stuck for" in text
     assert "asks for 1 CPUs and 0 GPUs; free: 1 of 2 CPUs and 0 of 0 GPUs on 1 nodes" in text
     # What another process could read meanwhile.
-    assert state["stretch"]["pending"] == ["made/busy.parquet", "made/stuck.parquet"]
-    assert state["stretch"]["rows"] == 10
-    (worker,) = state["stretch"]["workers"]
-    assert worker["at"] == "made/busy"
-    assert worker["peak_bytes"] > 20 * 2**20
+    assert state["stretch"]["pending"] == ["made/first.parquet", "made/stuck.parquet"]
     assert not store.exists(watching.NAME)
     # What is left when it is over.
     events = [json.loads(line) for line in store.read_bytes("log/run7.jsonl").splitlines()]
+    events = [event for event in events if event["event"] != "line"]
     assert [event["event"] for event in events] == ["run", "stalled", "failed"]
     assert events[1]["pending"] == ["made/stuck.parquet"]
     assert events[2]["text"] == text
-    (rows,) = scraped(["dualdiv_rows_total{", 'Stage="embed"'.lower()])
-    assert rows.endswith(" 15.0")
+
+
+@pytest.mark.ray
+def test_what_was_counted_can_be_scraped_from_the_node(embedded_ray):
+    meters, stretch = Meters("run8"), Stretch("embed")
+    stretch.hear([report(1, rows=1234, token=stretch.token)])
+    meters.end(stretch)
+    assert scraped(["dualdiv_rows", 'run="run8"', 'stage="embed"', " 1234.0"])
+
+
+@pytest.fixture
+def told_to(monkeypatch):
+    """A process at a unit, and what its board was told."""
+    told = []
+    beat = SimpleNamespace(remote=told.append)
+    process = pulse._Process(token="t", at="made/x", beat_s=5.0, board=SimpleNamespace(beat=beat))
+    monkeypatch.setattr(pulse, "_process", process)
+    return process, told
+
+
+@pytest.mark.parametrize(
+    ("used_s", "read_bytes", "works"),
+    [(0.05, 0, False), (2.0, 0, True), (0.0, 50 << 20, True), (0.05, 1000, False)],
+)
+def test_computing_and_reading_are_signs_of_work_and_waiting_is_none(
+    told_to, used_s, read_bytes, works
+):
+    _, told = told_to
+    pulse._one_beat((10.0, 100), (10.0 + used_s, 100 + read_bytes), was_idle=False)
+    stretch = Stretch("embed", token="t")
+    stretch.hear([one | {"busy": 0, "age_s": 0.0} for one in told])
+    stretch.moved = time.monotonic() - 100
+    stretch.hear(told)
+    assert (stretch.idle_s < 50) == works
+
+
+def test_an_idle_worker_says_so_once(told_to):
+    process, told = told_to
+    process.at, spent = None, (0.0, 0)
+    _, idle = pulse._one_beat(spent, (9.0, 0), was_idle=False)
+    assert idle
+    assert [(one["at"], one["busy"]) for one in told] == [(None, 0)]
+    pulse._one_beat(spent, (9.0, 0), was_idle=True)
+    assert len(told) == 1
+
+
+def test_a_process_counts_anew_in_another_stretch(told_to):
+    process, _ = told_to
+    for token, rows in (("a", 3), ("a", 7), ("b", 4)):
+        with pulse.Teller(None, token, "embed").working("made/y"):
+            assert process.at == "made/y"
+            count(rows=4 if token == "b" else 3 if rows == 3 else 4)
+            assert pulse.counted("rows") == rows
+        assert process.at is None
 
 
 def test_a_wait_for_select_actors_ends_when_the_run_is_given_up(monkeypatch):
@@ -150,6 +198,13 @@ def test_rows_counted_inside_a_unit_show_and_are_not_counted_twice():
     assert stretch.line().startswith("2/4 parts  40 rows  ")
     assert stretch.line().endswith("truncated 7.5%")
     assert stretch.peak_bytes == 200
+
+
+def test_an_older_report_does_not_take_back_a_newer_one():
+    stretch = Stretch("embed")
+    for rows in (10, 40, 25):
+        stretch.hear([report(1, rows=rows, token=stretch.token)])
+    assert stretch.rows == 40
 
 
 def test_only_what_grows_is_a_sign_of_work():
