@@ -23,9 +23,7 @@ THEMES = Task("themes", ("trade", "floods", "ice"), kind="multi-label")
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    made = colours(tmp_path_factory.mktemp("tree"))
-    made.annotate()
-    return made
+    return colours(tmp_path_factory.mktemp("tree"))
 
 
 def csv_rows(text):

@@ -15,7 +15,6 @@ from jobs.progress import Progress
 from jobs.readers.hashes import partition_of, text_hash
 from jobs.readers.row_tables import row_schema
 from jobs.vectors import to_lists, vector_schema
-from tests.inference.llm_fakes import byte_tokenizer
 
 COLOURS = {
     "instruction": "Name the colour: {labels}",
@@ -46,7 +45,7 @@ class Tree:
             queries: (row, angle) each.
             config: Further sections of the config.
         """
-        self.root, self.out = root, str(root / "out")
+        self.root, self.out, self.model = root, str(root / "out"), root / "model"
         self.ledger = Ledger(self.out)
         self._config = self._load(list(candidates), task or COLOURS, config)
         tables = {
@@ -72,6 +71,11 @@ class Tree:
 
     def annotate(self):
         """Run the stage as `dualdiv run` does; gives the records by id."""
+        # Imported late: most tests need no tokenizer, whose library takes seconds to import.
+        from tests.inference.llm_fakes import byte_tokenizer
+
+        byte_tokenizer().save_pretrained(self.model)
+        (self.model / "config.json").write_text('{"model_type": "gpt2"}')
         run = self.run()
         annotate.run_stage(run)
         manifest.save(self.ledger.store, run.manifest)
@@ -86,9 +90,6 @@ class Tree:
         return str(path)
 
     def _load(self, arms, task, config):
-        model = self.root / "model"
-        byte_tokenizer().save_pretrained(model)
-        (model / "config.json").write_text('{"model_type": "gpt2"}')
         columns = {"label": "label", "output": "output"}
         by_output = task.get("kind") in ("ner", "sql")
         decoder = {"generate": {"decoder": "generate"}} if task.get("kind") else {}
@@ -102,7 +103,7 @@ class Tree:
             "queries": {"path": "q.jsonl", "partition": {"count": 1}},
             "tasks": {"colour": task},
             "encoders": {"tiny": {"model": "tiny"}},
-            "engines": {"bytes": {"model": str(model)}},
+            "engines": {"bytes": {"model": str(self.model)}},
             "arms": [{"name": name} for name in arms],
         }
         path = self.root / "config.yaml"
@@ -155,7 +156,7 @@ def _row(row):
 ROWS = [
     {"id": "a", "input": "a rose", "label": "red", "group": "g1"},
     {"id": "b", "input": "=SUM(A1) is a sky", "group": "g1"},
-    {"id": "c", "input": "grass, \"long\"\r\nand\nwet"},
+    {"id": "c", "input": 'grass, "long"\r\nand\nwet'},
     {"id": "d", "input": "a ruby", "label": "red"},
     {"id": "e", "input": "the sea", "label": "blue"},
     {"id": "f", "input": "'-40 degrees'"},
