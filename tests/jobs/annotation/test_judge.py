@@ -32,7 +32,7 @@ def find(row_id):
     return CORPUS.get(row_id.strip())
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(ROWS, st.sampled_from(["reject", "first", "newest"]))
 def test_every_row_has_one_verdict_and_no_id_two_labels(rows, policy):
     verdicts = judged(rows, find, [TASK], policy=policy)
@@ -47,7 +47,7 @@ def test_every_row_has_one_verdict_and_no_id_two_labels(rows, policy):
         assert "b" not in {one.id for one in good}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_what_counts_is_the_same_in_any_order_of_lines_where_nothing_is_preferred(rows, random):
     def counted(some):
