@@ -8,13 +8,16 @@ import pyarrow.compute as pc
 
 from inference.kinds import gold_answer, stratum
 from inference.tasks import Task
+from jobs.annotation.labels import labels_of
+from jobs.annotation.records import with_imported, with_states
+from jobs.annotation.states import changes_of
 from jobs.engines import engine_spec
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.pool_texts import SHOWN_COLUMNS, Renderer, Shown, same_answer
 from jobs.run import Run
 from jobs.tasks import task_of
 
-VERSION = 2
+VERSION = 3
 ROW_COLUMNS = ["id", "input", "output", "label", "tags", "group"]
 POOL_SCHEMA = pa.schema(
     [
@@ -33,6 +36,7 @@ POOL_SCHEMA = pa.schema(
         ("version", pa.string()),
         ("bad_output", pa.bool_()),
         ("bad_reason", pa.string()),
+        ("state", pa.string()),
     ]
 )
 
@@ -42,9 +46,11 @@ POOL_SCHEMA = pa.schema(
 
 def run_stage(run: Run) -> None:
     """Write the pool version that holds these candidates, or find it."""
-    candidates = _all_candidates(run)
+    candidates = _with_labels(run, _all_candidates(run))
     tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms})]
     records, n_unlabelled = pool_records(candidates, tasks)
+    changes, promote = changes_of(run.ledger), run.config.file.annotate.promote
+    records = with_states(records, changes, promote=promote)
     records = with_texts(records, _renderers(run) if records.num_rows else [])
     mark = fingerprint("pool", VERSION, records.select(_content(records)).to_pylist())
     run.pool = _find(run, mark) or _write(run, records, mark)
@@ -72,8 +78,8 @@ def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
 def usable_labels(run: Run, arm: str, task: Task) -> dict[str, str]:
     """The class of each candidate that may serve as a demonstration, in the order of picking."""
     assert run.pool is not None
-    pool = run.ledger.read(run.pool, ["id", "input", "output", "label"])
-    rows = {row["id"]: row for row in pool.to_pylist()}
+    pool = run.ledger.read(run.pool, ["id", "input", "output", "label", "state"])
+    rows = {row["id"]: row for row in pool.to_pylist() if row["state"] == "active"}
     ids = run.ledger.read(run.candidates[arm], ["id"])["id"].to_pylist()
     found = {i: gold_answer(task, rows[i]).value for i in ids if i in rows}
     return {i: stratum(task, rows[i], gold) for i, gold in found.items() if gold is not None}
@@ -90,8 +96,9 @@ def shown_records(run: Run, arm: str) -> str:
     """Fingerprint of the texts and labels that an arm's prompts can show."""
     assert run.pool is not None
     ids = run.ledger.read(run.candidates[arm], ["id"])["id"].combine_chunks()
-    pool = run.ledger.read(run.pool, SHOWN_COLUMNS)
-    return fingerprint(pool.filter(pc.is_in(pool["id"], value_set=ids)).to_pylist())
+    pool = run.ledger.read(run.pool, [*SHOWN_COLUMNS, "state"])
+    active = pc.and_(pc.equal(pool["state"], "active"), pc.is_in(pool["id"], value_set=ids))
+    return fingerprint(pool.filter(active).select(SHOWN_COLUMNS).to_pylist())
 
 
 # The Ray-free function.
@@ -102,11 +109,11 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
 
     Args:
         candidates: Rows with id, input, output, label, tags, group, and `wrong_output` and `why`
-            where the corpus has them; ids distinct.
+            where the corpus has them; `source` where labels were imported; ids distinct.
         tasks: A record is bad when it has an answer of none of them.
 
     Returns:
-        Records without texts and version yet, and how many candidates had no label.
+        Records without texts and version yet, all active, and how many candidates had no label.
     """
     labelled = candidates.filter(
         pc.or_(pc.is_valid(candidates["label"]), pc.is_valid(candidates["output"]))
@@ -128,10 +135,11 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
         "rendered": pa.nulls(n, pa.large_string()),
         "rendered_for": pa.nulls(n, pa.string()),
         "n_tokens": pa.nulls(n, pa.int64()),
-        "source": pa.array(["corpus"] * n, pa.string()),
+        "source": labelled["source"] if "source" in labelled.column_names else ["corpus"] * n,
         "version": pa.nulls(n, pa.string()),
         "bad_output": pa.array([not ok for ok in known], pa.bool_()),
         "bad_reason": pa.array(reasons, pa.string()),
+        "state": pa.array(["active"] * n, pa.string()),
     }
     ordered = [columns[name] for name in POOL_SCHEMA.names]
     return pa.table(ordered, names=POOL_SCHEMA.names).cast(POOL_SCHEMA), candidates.num_rows - n
@@ -195,6 +203,22 @@ def _all_candidates(run: Run) -> pa.Table:
             table = run.ledger.read(part.marker, names)
             tables.append(table.filter(pc.is_in(table["id"], value_set=wanted)))
     return pa.concat_tables(tables)
+
+
+def _with_labels(run: Run, candidates: pa.Table) -> pa.Table:
+    """The candidates with the labels that were imported for them."""
+    found = with_imported(candidates, labels_of(run.ledger))
+    if found.stale:
+        run.progress.warn(
+            f"{len(found.stale)} imported labels are about another text than the row has today "
+            f"({found.stale[0]!r} ...); they do not count"
+        )
+    if found.differing:
+        run.progress.warn(
+            f"{len(found.differing)} candidates have an imported label that is not the corpus's "
+            f"({found.differing[0]!r} ...); the imported one counts"
+        )
+    return found.candidates
 
 
 def _unit(version: int, mark: str) -> Unit:

@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from inference.calibration import CONTENT_FREE
 from inference.masking import MaskRule, mask_rules
 from inference.tasks import Kind
+from jobs.config_annotate import AnnotateConfig
 from jobs.config_epr import EprConfig
 from jobs.config_section import Bytes, Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
@@ -429,6 +430,7 @@ class ConfigFile(Section):
     sparse_encoders: dict[str, SparseEncoderConfig] = Field(default_factory=dict)
     engines: dict[str, EngineConfig] = Field(min_length=1)
     stage1: Stage1Config = Stage1Config()
+    annotate: AnnotateConfig = AnnotateConfig()
     stage2: Stage2Config = Stage2Config()
     prompt: PromptConfig = PromptConfig()
     generate: GenerateConfig = GenerateConfig()
