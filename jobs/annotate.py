@@ -8,14 +8,18 @@ import pyarrow.compute as pc
 
 from inference.kinds import gold_answer, stratum
 from inference.tasks import Task
+from jobs.annotation.records import with_states
+from jobs.annotation.states import changes_of
+from jobs.batches import batches_of
+from jobs.candidate_rows import CONTRAST_COLUMNS, ROW_COLUMNS, candidate_rows
 from jobs.engines import engine_spec
 from jobs.ledger import Marker, Unit, fingerprint
+from jobs.nightly import serve_pool
 from jobs.pool_texts import SHOWN_COLUMNS, Renderer, Shown, same_answer
 from jobs.run import Run
 from jobs.tasks import task_of
 
-VERSION = 2
-ROW_COLUMNS = ["id", "input", "output", "label", "tags", "group"]
+VERSION = 3
 POOL_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -33,6 +37,7 @@ POOL_SCHEMA = pa.schema(
         ("version", pa.string()),
         ("bad_output", pa.bool_()),
         ("bad_reason", pa.string()),
+        ("state", pa.string()),
     ]
 )
 
@@ -42,12 +47,18 @@ POOL_SCHEMA = pa.schema(
 
 def run_stage(run: Run) -> None:
     """Write the pool version that holds these candidates, or find it."""
-    candidates = _all_candidates(run)
+    nightly = run.config.file.annotate.nightly
+    batches = batches_of(run.ledger) if nightly else []
+    candidates = candidate_rows(run, batches)
     tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms})]
     records, n_unlabelled = pool_records(candidates, tasks)
+    changes, promote = changes_of(run.ledger), run.config.file.annotate.promote
+    records = with_states(records, changes, promote=promote)
     records = with_texts(records, _renderers(run) if records.num_rows else [])
     mark = fingerprint("pool", VERSION, records.select(_content(records)).to_pylist())
     run.pool = _find(run, mark) or _write(run, records, mark)
+    if nightly:
+        serve_pool(run, batches)
     n_same = sum(same_answer(tasks, row) for row in records.select(SHOWN_COLUMNS).to_pylist())
     if n_same:
         run.progress.warn(
@@ -72,8 +83,8 @@ def usable_candidates(run: Run, arm: str, task: Task) -> list[str]:
 def usable_labels(run: Run, arm: str, task: Task) -> dict[str, str]:
     """The class of each candidate that may serve as a demonstration, in the order of picking."""
     assert run.pool is not None
-    pool = run.ledger.read(run.pool, ["id", "input", "output", "label"])
-    rows = {row["id"]: row for row in pool.to_pylist()}
+    pool = run.ledger.read(run.pool, ["id", "input", "output", "label", "state"])
+    rows = {row["id"]: row for row in pool.to_pylist() if row["state"] == "active"}
     ids = run.ledger.read(run.candidates[arm], ["id"])["id"].to_pylist()
     found = {i: gold_answer(task, rows[i]).value for i in ids if i in rows}
     return {i: stratum(task, rows[i], gold) for i, gold in found.items() if gold is not None}
@@ -90,8 +101,9 @@ def shown_records(run: Run, arm: str) -> str:
     """Fingerprint of the texts and labels that an arm's prompts can show."""
     assert run.pool is not None
     ids = run.ledger.read(run.candidates[arm], ["id"])["id"].combine_chunks()
-    pool = run.ledger.read(run.pool, SHOWN_COLUMNS)
-    return fingerprint(pool.filter(pc.is_in(pool["id"], value_set=ids)).to_pylist())
+    pool = run.ledger.read(run.pool, [*SHOWN_COLUMNS, "state"])
+    active = pc.and_(pc.equal(pool["state"], "active"), pc.is_in(pool["id"], value_set=ids))
+    return fingerprint(pool.filter(active).select(SHOWN_COLUMNS).to_pylist())
 
 
 # The Ray-free function.
@@ -102,11 +114,11 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
 
     Args:
         candidates: Rows with id, input, output, label, tags, group, and `wrong_output` and `why`
-            where the corpus has them; ids distinct.
+            where the corpus has them; `source` where labels were imported; ids distinct.
         tasks: A record is bad when it has an answer of none of them.
 
     Returns:
-        Records without texts and version yet, and how many candidates had no label.
+        Records without texts and version yet, all active, and how many candidates had no label.
     """
     labelled = candidates.filter(
         pc.or_(pc.is_valid(candidates["label"]), pc.is_valid(candidates["output"]))
@@ -122,16 +134,17 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     columns = {name: labelled[name] for name in ROW_COLUMNS}
     columns |= {
         name: labelled[name] if name in labelled.column_names else pa.nulls(n, pa.large_string())
-        for name in ("wrong_output", "why")
+        for name in CONTRAST_COLUMNS
     }
     columns |= {
         "rendered": pa.nulls(n, pa.large_string()),
         "rendered_for": pa.nulls(n, pa.string()),
         "n_tokens": pa.nulls(n, pa.int64()),
-        "source": pa.array(["corpus"] * n, pa.string()),
+        "source": labelled["source"] if "source" in labelled.column_names else ["corpus"] * n,
         "version": pa.nulls(n, pa.string()),
         "bad_output": pa.array([not ok for ok in known], pa.bool_()),
         "bad_reason": pa.array(reasons, pa.string()),
+        "state": pa.array(["active"] * n, pa.string()),
     }
     ordered = [columns[name] for name in POOL_SCHEMA.names]
     return pa.table(ordered, names=POOL_SCHEMA.names).cast(POOL_SCHEMA), candidates.num_rows - n
@@ -179,22 +192,6 @@ def _renderers(run: Run) -> list[Renderer]:
             made_for = f"task {arm.task}, engine {arm.engine}, {arm.prompt.format}"
             found[key] = Renderer(task_of(run, arm.task), engine, arm.prompt, made_for=made_for)
     return list(found.values())
-
-
-def _all_candidates(run: Run) -> pa.Table:
-    """The corpus rows of all candidates, with the labels they have today."""
-    chosen: set[str] = set()
-    for marker in run.candidates.values():
-        chosen.update(run.ledger.read(marker, ["id"])["id"].to_pylist())
-    wanted = pa.array(sorted(chosen), pa.string())
-    names = [*ROW_COLUMNS, *run.config.file.corpus.columns.contrast()]
-    tables = [POOL_SCHEMA.empty_table().select(names)]
-    for part in run.tables["corpus"].parts if chosen else ():
-        ids = run.ledger.read(part.marker, ["id"])["id"]
-        if pc.any(pc.is_in(ids, value_set=wanted)).as_py():
-            table = run.ledger.read(part.marker, names)
-            tables.append(table.filter(pc.is_in(table["id"], value_set=wanted)))
-    return pa.concat_tables(tables)
 
 
 def _unit(version: int, mark: str) -> Unit:

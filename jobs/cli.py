@@ -15,7 +15,17 @@ from jobs.config import Config, load
 from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
 
-STAGE_VERBS = ("ingest", "embed", "select", "rank", "assemble", "generate", "evaluate", "report")
+STAGE_VERBS = (
+    "ingest",
+    "embed",
+    "select",
+    "annotate",
+    "rank",
+    "assemble",
+    "generate",
+    "evaluate",
+    "report",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from inference.calibration import CONTENT_FREE
 from inference.masking import MaskRule, mask_rules
 from inference.tasks import Kind
+from jobs.config_annotate import AnnotateConfig
 from jobs.config_epr import EprConfig
 from jobs.config_section import Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
@@ -380,6 +381,7 @@ class ConfigFile(Section):
     prompt: PromptConfig = PromptConfig()
     generate: GenerateConfig = GenerateConfig()
     select: SelectConfig = SelectConfig()
+    annotate: AnnotateConfig = AnnotateConfig()
     cluster: ClusterConfig = ClusterConfig()
     report: ReportConfig = ReportConfig()
     arms: list[dict[str, Any]] = Field(default_factory=lambda: [{}])

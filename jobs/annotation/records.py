@@ -1,0 +1,68 @@
+"""What annotators and curators said, put into the records of the pool."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+from jobs.annotation.labels import Label, input_checksum
+from jobs.annotation.states import State, states
+
+
+class Imported(NamedTuple):
+    """Candidates with the labels that came back.
+
+    Attributes:
+        candidates: As given, with `label`, `output`, `tags` as imported and a column `source`.
+        stale: Ids whose text is another one than the annotator saw; they keep what they had.
+        differing: Ids that had another label in the corpus; the imported one counts.
+    """
+
+    candidates: pa.Table
+    stale: list[str]
+    differing: list[str]
+
+
+def with_imported(candidates: pa.Table, labels: Mapping[str, Label]) -> Imported:
+    """Give candidates the labels that were imported for them.
+
+    Args:
+        candidates: Rows with id, input, output, label, tags; ids distinct.
+        labels: By id, as `labels_of`.
+    """
+    rows = candidates.select(["id", "input", "output", "label", "tags"]).to_pylist()
+    sources, stale, differing = ["corpus"] * len(rows), [], []
+    for at, row in enumerate(rows):
+        label = labels.get(row["id"])
+        if label is None:
+            continue
+        if label.input_checksum != input_checksum(row["input"]):
+            stale.append(row["id"])
+            continue
+        if _differs(row, label):
+            differing.append(row["id"])
+        row["label"] = row["label"] if label.label is None else label.label
+        row["output"] = row["output"] if label.output is None else label.output
+        row["tags"] = row["tags"] if label.tags is None else list(label.tags)
+        sources[at] = label.source
+    for name in ("output", "label", "tags"):
+        at = candidates.schema.get_field_index(name)
+        field = candidates.schema.field(name)
+        values = pa.array([row[name] for row in rows], field.type)
+        candidates = candidates.set_column(at, field, values)
+    source = pa.array(sources, pa.string())
+    return Imported(candidates.append_column("source", source), stale, differing)
+
+
+def with_states(
+    records: pa.Table, changes: Mapping[str, State], *, promote: Literal["auto", "manual"]
+) -> pa.Table:
+    """Fill in the column `state` of pool records, as `states` has it."""
+    found = states(records["id"].to_pylist(), changes, promote=promote)
+    at = records.schema.get_field_index("state")
+    return records.set_column(at, records.schema.field(at), pa.array(found, pa.string()))
+
+
+def _differs(row: Mapping[str, object], label: Label) -> bool:
+    name, said = ("output", label.output) if label.label is None else ("label", label.label)
+    return row[name] is not None and row[name] != said
