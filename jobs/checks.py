@@ -36,6 +36,8 @@ def check_config(config: Config, *, until: str) -> None:
     for arm in config.arms:
         select.check(arm)
         rank.check(arm)
+        if not file.annotate.nightly:
+            rank.check_k(arm)
         assemble.check(arm)
     for name, table in (("corpus", file.corpus), ("queries", file.queries)):
         _check_apart(find(table.path, key=f"{name}.path"), config.out, key=f"{name}.path")
