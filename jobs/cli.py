@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jobs import interrupts
+from jobs.annotation.verbs import add_verbs
 from jobs.config import Config, load
 from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("out", metavar="OUT", help="output folder of a run")
     status.set_defaults(act=_status)
     prepare, table1 = _prepare_verb(verbs), _table1_verb(verbs)
-    for verb in (status, prepare, table1):
+    for verb in (status, prepare, table1, *add_verbs(verbs)):
         verb.add_argument("--json", action="store_true", help="the result as JSON on stdout")
     return parser
 

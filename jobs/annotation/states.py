@@ -49,6 +49,16 @@ def states(
     return [changes.get(i, untouched) for i in ids]
 
 
+def pool_states(ledger: Ledger, pool: Marker) -> dict[str, State]:
+    """The states that a version of the pool was written with, by id."""
+    table = ledger.read(pool, ["id", "state"])
+    ids = table["id"].to_pylist()
+    if "state" not in table.column_names:
+        # Written before there were states: all of it was shown.
+        return dict.fromkeys(ids, "active")
+    return dict(zip(ids, table["state"].to_pylist(), strict=True))
+
+
 def record_change(
     ledger: Ledger, ids: Iterable[str], state: State, *, reason: str | None
 ) -> Marker | None:

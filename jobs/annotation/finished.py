@@ -1,0 +1,83 @@
+"""An output as its last run left it, opened for those who go on with what it chose."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from jobs import manifest
+from jobs.config import Config
+from jobs.config_schema import Arm, ConfigFile
+from jobs.errors import DataError
+from jobs.ledger import Ledger, Marker
+from jobs.progress import Progress
+from jobs.run import Part, Run, Table
+
+
+def finished(out: str, *, progress: Progress) -> Run:
+    """The state of the last run on an output: config, tables, vectors, candidates, pool.
+
+    Args:
+        out: Output folder.
+        progress: Where lines and warnings go.
+
+    Returns:
+        What the manifest lists; what no stage has made yet is absent.
+
+    Raises:
+        DataError: No run came as far as choosing candidates there.
+    """
+    ledger = Ledger(out)
+    found = manifest.load(ledger.store)
+    where = ledger.store.path(manifest.NAME)
+    missing = [name for name in ("config", "tables", "selections") if not found.get(name)]
+    if missing or "corpus" not in found["tables"]:
+        what = (
+            "is not there or cannot be read" if not found else f"has no {(*missing, 'corpus')[0]}"
+        )
+        raise DataError(
+            f"{where}: {what}, so there are no candidates. Give the output folder of a run that "
+            "came as far as `dualdiv select`."
+        )
+    config = _config(found["config"], where=str(where))
+    run = Run(config=config, ledger=ledger, progress=progress, manifest=found)
+    run.tables = {name: _table(name, entry) for name, entry in found["tables"].items()}
+    for name, entry in found.get("embeddings", {}).items():
+        run.encoder_ids[name] = entry["encoder_id"]
+        for table in run.tables:
+            parts = entry.get(table, {}).get("parts", [])
+            run.vectors[name, table] = [Marker(**part) for part in parts]
+    arms = {arm.name for arm in run.arms}
+    for entry in found["selections"].values():
+        marker = Marker(**entry["candidates"])
+        run.candidates |= {arm: marker for arm in entry["arms"] if arm in arms}
+    run.pool = marker_in(found.get("pool"))
+    return run
+
+
+def marker_in(entry: Mapping[str, Any] | None) -> Marker | None:
+    """The marker that an entry of the manifest holds, whatever else stands beside it."""
+    names = Marker.__dataclass_fields__
+    return None if entry is None else Marker(**{k: v for k, v in entry.items() if k in names})
+
+
+def _table(name: str, entry: Mapping[str, Any]) -> Table:
+    parts = tuple(
+        Part(part["segment"], part["partition"], Marker(**part["marker"]))
+        for part in entry["parts"]
+    )
+    return Table(name, parts, entry["partition"]["count"])
+
+
+def _config(plain: Mapping[str, Any], *, where: str) -> Config:
+    rest = {key: value for key, value in plain.items() if key not in ("arms", "limit")}
+    try:
+        file = ConfigFile.model_validate(rest)
+        arms = tuple(Arm.model_validate(arm) for arm in plain["arms"])
+    except (ValidationError, KeyError, TypeError) as error:
+        told = str(error).splitlines()[0]
+        raise DataError(
+            f"{where}: its config is not one of this version of dualdiv ({told}). Run the same "
+            "config again; what is there is found and the manifest is written anew."
+        ) from None
+    return Config(file=file, arms=arms, limit=plain.get("limit"))
