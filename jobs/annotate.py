@@ -67,7 +67,7 @@ def run_stage(run: Run) -> None:
     bad = [row for row in records.to_pylist() if row["bad_output"]]
     entry = run.pool.as_dict() | {"n_unlabelled": n_unlabelled, "n_bad": len(bad)}
     run.manifest["pool"] = entry
-    if n_unlabelled:
+    if n_unlabelled and not nightly:
         run.progress.warn(f"{n_unlabelled} candidates have no label and are no demonstrations")
     if bad:
         run.progress.warn(

@@ -1,14 +1,16 @@
 """The rows of candidates, with the labels that are known of them by now."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.annotation.corpus_rows import rows_by_id
+from jobs.annotation.finished import marker_in
 from jobs.annotation.labels import labels_of
 from jobs.annotation.records import with_imported
-from jobs.batches import BATCH_FIELDS, Batch, proposed
-from jobs.ledger import Marker
+from jobs.batches import BATCH_FIELDS, Batch, batches_of, proposed
 from jobs.run import Run
 
 ROW_COLUMNS = ["id", "input", "output", "label", "tags", "group"]
@@ -44,14 +46,17 @@ def candidate_rows(run: Run, batches: Sequence[Batch]) -> pa.Table:
 
 def corpus_rows(run: Run, ids: Sequence[str], columns: Sequence[str]) -> pa.Table:
     """The rows of the corpus that have these ids; those that are gone are left out."""
-    wanted = pa.array(sorted(ids), pa.string())
-    tables = [BATCH_FIELDS.empty_table().select(list(columns))]
-    for part in run.tables["corpus"].parts if len(wanted) else ():
-        there = run.ledger.read(part.marker, ["id"])["id"]
-        if pc.any(pc.is_in(there, value_set=wanted)).as_py():
-            table = run.ledger.read(part.marker, list(columns))
-            tables.append(table.filter(pc.is_in(table["id"], value_set=wanted)))
-    return pa.concat_tables(tables)
+    schema = pa.schema([BATCH_FIELDS.field(name) for name in columns])
+    return pa.Table.from_pylist(list(rows_by_id(run, ids, columns).values()), schema=schema)
+
+
+def sent_rows(run: Run, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """What annotators were sent under these ids on any night: `id`, `input`, `label`, `output`."""
+    if not run.config.file.annotate.nightly:
+        return {}
+    rows = proposed(run.ledger, batches_of(run.ledger)).select(["id", "input", "label", "output"])
+    wanted = pc.is_in(rows["id"], value_set=pa.array(sorted(set(ids)), pa.string()))
+    return {row["id"]: row for row in rows.filter(wanted).to_pylist()}
 
 
 def _chosen(run: Run) -> pa.Table:
@@ -71,10 +76,9 @@ def _proposed(run: Run, batches: Sequence[Batch]) -> pa.Table:
     answer that made it into the pool stays until another one comes.
     """
     rows = proposed(run.ledger, batches)
-    last = run.manifest.get("pool")
-    if last:
-        marker = Marker(**{key: last[key] for key in Marker.__dataclass_fields__})
-        rows = _answered(rows, run.ledger.read(marker, ["id", "input", *ANSWER_COLUMNS]))
+    last = marker_in(run.manifest.get("pool"))
+    if last is not None:
+        rows = _answered(rows, run.ledger.read(last, ["id", "input", *ANSWER_COLUMNS]))
     columns = run.config.file.corpus.columns
     if columns.label is None and columns.output is None:
         return rows

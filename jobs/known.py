@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.annotation.corpus_rows import vectors_by_id
 from jobs.annotation.states import retired_ids
 from jobs.batches import Batch, sent_vectors
 from jobs.candidate_rows import candidate_rows
 from jobs.run import Run
 from jobs.standing import Standing, standing
-from jobs.vectors import Matrix, to_matrix
+from jobs.vectors import Matrix
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def vectors_of(
     found = sent_vectors(run.ledger, batches, run.encoder_ids[encoder])
     missing = [row_id for row_id in ids if row_id not in found]
     if missing:
-        found |= _embedded(run, encoder, missing)
+        found.update(zip(*vectors_by_id(run, encoder, missing), strict=True))
     known = [row_id for row_id in ids if row_id in found]
     if len(known) < len(ids):
         run.progress.warn(
@@ -70,14 +70,3 @@ def vectors_of(
         )
     matrix = np.array([found[row_id] for row_id in known], np.float32)
     return known, matrix.reshape(len(known), -1) if known else np.zeros((0, 1), np.float32)
-
-
-def _embedded(run: Run, encoder: str, ids: Sequence[str]) -> dict[str, Any]:
-    wanted, found = pa.array(ids, pa.string()), {}
-    for marker in run.vectors[encoder, "corpus"]:
-        here = pc.is_in(run.ledger.read(marker, ["id"])["id"], value_set=wanted)
-        if pc.any(here).as_py():
-            rows = run.ledger.read(marker, ["id", "vector", "status"]).filter(here)
-            rows = rows.filter(pc.equal(rows["status"], "ok"))
-            found.update(zip(rows["id"].to_pylist(), to_matrix(rows["vector"]), strict=True))
-    return found
