@@ -109,19 +109,24 @@ def _by_itself(row: Returned, find: Callable[[str], Known | None], tasks: Sequen
     if row.damage is not None:
         return Judged(row, row.id, "unreadable", row.damage)
     if row.id is None or not row.id.strip():
-        return Judged(row, row.id, "missing_id", written=_written(row))
+        return _verdict(Judged(row, row.id, "missing_id", written=_written(row)))
     found = find(row.id)
     if found is None:
-        return Judged(row, row.id, "unknown_id", written=_written(row))
+        return _verdict(Judged(row, row.id, "unknown_id", written=_written(row)))
     one = Judged(row, found.id, OK, written=_written(row), checksum=found.checksum)
     if found.id != row.id:
         one = replace(one, reason=f"id {row.id!r} taken as {found.id!r}")
     if row.cancelled:
-        return replace(one, status="cancelled", reason=STATUSES["cancelled"])
+        return _verdict(replace(one, status="cancelled"))
     if row.checksum is not None and row.checksum.strip() != found.checksum:
         why = f"{STATUSES['text_changed']} (checksum {row.checksum}, now {found.checksum})"
         return replace(one, status="text_changed", reason=why)
     return _answered(one, found, tasks)
+
+
+def _verdict(one: Judged) -> Judged:
+    """The row with the words of its status."""
+    return replace(one, reason=_joined(one.reason, STATUSES[one.status]))
 
 
 def _answered(one: Judged, found: Known, tasks: Sequence[Task]) -> Judged:
@@ -144,7 +149,7 @@ def _answered(one: Judged, found: Known, tasks: Sequence[Task]) -> Judged:
             return replace(one, answer=gold.value, as_output=by_output)
         reasons.append((by_output, f"the row {gold.reason}"))
     if not reasons:
-        return replace(one, status="missing_label", reason=STATUSES["missing_label"])
+        return _verdict(replace(one, status="missing_label"))
     by_output, why = reasons[0]
     return replace(one, status="bad_output" if by_output else "not_in_label_set", reason=why)
 

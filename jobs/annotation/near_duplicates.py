@@ -52,9 +52,9 @@ def similar_pairs(
 ) -> list[Pair]:
     """Find pairs of texts with a Jaccard similarity of shingles of at least `threshold`.
 
-    MinHash signatures in an LSH index (Broder 1997; Leskovec et al., Mining of Massive Datasets,
-    section 3.4; by datasketch) name the pairs that are looked at; their exact similarity decides, so that
-    no pair is wrong. A pair just above the threshold can be missed.
+    MinHash signatures in an LSH index (Broder 1997; Leskovec, Rajaraman and Ullman, Mining of
+    Massive Datasets, section 3.4; by datasketch) name the pairs that are looked at; their exact
+    similarity decides, so that no pair is wrong. A pair just above the threshold can be missed.
 
     Args:
         texts: n texts.

@@ -3,11 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from inference.entities import from_json
+from inference.kinds import ANSWERED_BY_OUTPUT, gold_answer
+from inference.tasks import Task
 from jobs.annotation.finished import finished
 from jobs.annotation.near_duplicates import Shingles
 from jobs.annotation.pool_findings import (
@@ -24,6 +27,7 @@ from jobs.errors import ConfigError, DataError
 from jobs.ledger import Unit, fingerprint
 from jobs.progress import Progress
 from jobs.run import Run
+from jobs.tasks import task_of
 
 VERSION = 1
 SHOWN = 20
@@ -42,7 +46,7 @@ class Limits:
 
     jaccard: float = 0.8
     cosine: float = 0.95
-    shingles: Shingles = Shingles()
+    shingles: Shingles = field(default_factory=Shingles)
 
 
 def limits_of(
@@ -107,7 +111,20 @@ def pool_of(run: Run) -> list[Record]:
     written, changes = pool_states(run.ledger, run.pool), changes_of(run.ledger)
     rows = run.ledger.read(run.pool, COLUMNS).to_pylist()
     there = [row for row in rows if changes.get(row["id"], written[row["id"]]) != "retired"]
-    return sorted(Record(*(row[name] for name in COLUMNS)) for row in there)
+    tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms})]
+    return sorted((_record(row, tasks) for row in there), key=lambda record: record.id)
+
+
+def _record(row: dict[str, Any], tasks: Sequence[Task]) -> Record:
+    """A row with its answer by the first task that has it."""
+    for task in tasks:
+        answer = gold_answer(task, row).value
+        if answer is not None:
+            if task.kind == "ner":
+                answer = str(sorted((one.text, one.type) for one in from_json(answer)))
+            own_text = task.kind in ANSWERED_BY_OUTPUT
+            return Record(row["id"], row["input"] or "", answer, own_text)
+    return Record(row["id"], row["input"] or "", None, own_text=False)
 
 
 def _all_findings(run: Run, records: Sequence[Record], limits: Limits) -> list[Finding]:

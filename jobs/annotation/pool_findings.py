@@ -35,12 +35,19 @@ _SHOWN_CHARS = 60
 
 
 class Record(NamedTuple):
-    """A record of the pool."""
+    """A record of the pool.
+
+    Attributes:
+        id: Of the record.
+        input: Its text.
+        answer: Canonical, entities without their offsets; None: none that can be used.
+        own_text: The answer is about its own text; comparable where the text is the same only.
+    """
 
     id: str
     input: str
-    label: str | None
-    output: str | None
+    answer: str | None
+    own_text: bool
 
 
 class Finding(NamedTuple):
@@ -68,8 +75,8 @@ def duplicates(
 ) -> list[Finding]:
     """Records that say the same: copies, near duplicates by shingles, and by vectors.
 
-    Of records with the same text, each is reported with the first of them; the others are compared by
-    that first one alone, so that n copies give n - 1 findings.
+    Of records with the same text, each is reported with the first of them; others are compared
+    with that first one alone, so that n copies give n - 1 findings.
     """
     groups = same_groups([normalised(one.input) for one in records])
     copies = {at for group in groups for at in group[1:]}
@@ -98,10 +105,12 @@ def contradictions(records: Sequence[Record], near: Sequence[Finding]) -> list[F
     for one in near:
         assert one.other is not None
         here, there = by_id[one.id], by_id[one.other]
-        said = [there_.output if there_.label is None else there_.label for there_ in (here, there)]
         key = (one.id, one.other)
-        if said[0] != said[1] and (key not in best or one.score > best[key].score):
-            detail = " / ".join(repr(text)[:_SHOWN_CHARS] for text in said)
+        comparable = one.check == SAME_TEXT or not (here.own_text or there.own_text)
+        if not comparable or here.answer == there.answer:
+            continue
+        if key not in best or one.score > best[key].score:
+            detail = " / ".join(_short(str(record.answer)) for record in (here, there))
             best[key] = Finding(CONTRADICTION, *key, one.score, one.by, detail)
     return list(best.values())
 
