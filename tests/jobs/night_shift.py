@@ -156,15 +156,19 @@ class Annotators:
     """Who answer most candidates the next night, and some late, wrongly, twice or never."""
 
     def __init__(self, seed, *, latest):
-        self._rng, self._latest, self._due = random.Random(seed), latest, {}
+        self._seed, self._latest, self._due = seed, latest, {}
 
     def take(self, rows, night):
-        """Get tonight's export and decide when each row is answered, and how."""
+        """Get tonight's export and decide when each row is answered, and how.
+
+        Of ten rows one is never answered, however often it is sent.
+        """
         for row in rows:
-            fate, right = self._rng.random(), {**row, "label": right_label(row["text"])}
+            rng = random.Random(f"{self._seed} {row['id']}")
+            fate, right = rng.random(), {**row, "label": right_label(row["input"])}
             if fate < 0.10:
                 continue
-            late = night + self._rng.randint(2, self._latest) if fate < 0.35 else night + 1
+            late = night + rng.randint(2, self._latest) if fate < 0.35 else night + 1
             if 0.35 <= fate < 0.45:
                 self._due.setdefault(night + 1, []).append({**row, "label": "pancake"})
                 late = night + 2

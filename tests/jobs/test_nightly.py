@@ -24,7 +24,7 @@ def ids(batch):
 
 
 def answered(rows):
-    return [{**row, "label": right_label(row["text"])} for row in rows]
+    return [{**row, "label": right_label(row["input"])} for row in rows]
 
 
 def test_a_killed_night_is_made_once_and_no_twin_of_it_is_proposed_on_the_next(shift, monkeypatch):
@@ -86,7 +86,7 @@ def test_labels_make_a_night_expiry_brings_rows_back_and_what_is_gone_stays_in_t
     assert {row["id"] for row in shift.pool()} == {row["id"] for row in [*quick, *late]}
 
     shift.rows = []
-    shift.arrive([row["text"] for row in lost], night=4)
+    shift.arrive([row["input"] for row in lost], night=4)
     path = shift.root / "corpus" / "0004.jsonl"
     for number, row in enumerate(lost):
         path.write_text(path.read_text().replace(f'"n04-{number}"', f'"{row["id"]}"'))

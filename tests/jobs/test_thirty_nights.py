@@ -1,5 +1,6 @@
 """Thirty nights from the first empty pool on, by the command line, with annotators who err."""
 
+import itertools
 import random
 from collections import Counter
 
@@ -80,12 +81,12 @@ def test_thirty_nights_label_each_row_once_and_cover_the_corpus_like_one_choice(
             nights.setdefault(row["id"], []).append(row["night"])
     back = [some for some in nights.values() if len(some) > 1]
     assert back
-    assert min(b - a for some in back for a, b in zip(some, some[1:], strict=False)) > EXPIRE
+    assert min(b - a for some in back for a, b in itertools.pairwise(some)) > EXPIRE
 
     hashes = [row["text_hash"] for batch in batches for row in batch if row["id"] in labelled]
     assert len(pool) == len(labelled) == len(set(hashes))
     assert all(row["label"] == right_label(row["input"]) for row in pool)
-    for earlier, later in zip(pools, pools[1:], strict=False):
+    for earlier, later in itertools.pairwise(pools):
         assert {row["id"] for row in earlier} <= {row["id"] for row in later}
     statuses = Counter()
     for path in sorted((shift.out / "labels").glob("*.parquet")):
