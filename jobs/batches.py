@@ -84,9 +84,9 @@ def batches_of(ledger: Ledger, *, at_least: int = 0) -> list[Batch]:
     if len(found) < at_least:
         gone = batch_unit(len(found) + 1, "").done
         raise DataError(
-            f"{ledger.store.root}: found {len(found)} batches, wanted the {at_least} of the "
-            f"manifest: {gone} is gone. Restore the folder batches/ from a copy; what annotators "
-            "were sent stands nowhere else."
+            f"{gone}: is gone from the output: found {len(found)} batches, wanted the {at_least} "
+            "of the manifest. Restore the folder batches/ from a copy; what annotators were sent "
+            "stands nowhere else."
         )
     return found
 
@@ -101,8 +101,8 @@ def _marker(ledger: Ledger, number: int) -> Marker | None:
         marker = None
     if marker is None or ledger.store.size(unit.table) != marker.bytes:
         raise DataError(
-            f"{ledger.store.root}: batch {number} is damaged ({unit.done}, {unit.table}). Restore "
-            "both from a copy; what annotators were sent stands nowhere else."
+            f"{unit.table}: batch {number} is damaged: the file is not the one that {unit.done} "
+            "tells of. Restore both from a copy; what annotators were sent stands nowhere else."
         )
     return marker
 

@@ -78,7 +78,9 @@ def _proposed(run: Run, batches: Sequence[Batch]) -> pa.Table:
     rows = proposed(run.ledger, batches)
     last = marker_in(run.manifest.get("pool"))
     if last is not None:
-        rows = _answered(rows, run.ledger.read(last, ["id", "input", *ANSWER_COLUMNS]))
+        # Imported labels are known of imports, which may have a newer one.
+        kept = run.ledger.read(last, ["id", "input", "source", *ANSWER_COLUMNS])
+        rows = _answered(rows, kept.filter(pc.equal(kept["source"], "corpus")))
     columns = run.config.file.corpus.columns
     if columns.label is None and columns.output is None:
         return rows

@@ -68,7 +68,7 @@ def test_a_killed_night_is_made_once_and_no_twin_of_it_is_proposed_on_the_next(s
 def test_labels_make_a_night_expiry_brings_rows_back_and_what_is_gone_stays_in_the_pool(shift):
     shift.config["annotate"]["expire_nights"] = 1
     shift.arrive(texts(12, 0), night=1)
-    shift.night()
+    shift.night("assemble")
     first = shift.export()
     late, quick, lost = first[:3], first[3:6], first[6:]
     shift.bring_back("one", answered(quick))
@@ -81,7 +81,7 @@ def test_labels_make_a_night_expiry_brings_rows_back_and_what_is_gone_stays_in_t
     (shift.root / "corpus" / "0001.jsonl").unlink()
     shift.arrive(texts(4, 9), night=3)
     shift.bring_back("two", answered(late))
-    facts = shift.night()["night"]
+    facts = shift.night("assemble")["night"]
     assert (facts["gone_rows"], facts["new_labels"], facts["n_expired"]) == (12, 3, 2)
     assert {row["id"] for row in shift.pool()} == {row["id"] for row in [*quick, *late]}
 
