@@ -240,6 +240,7 @@ class Stage2Config(Section):
     theta: float = Field(2.0, ge=0)
     labels: int | None = Field(None, ge=0)
     diversity: float = Field(0.0, ge=0)
+    probe_weight: float = Field(0.2, ge=0)
     clusters: int | None = Field(None, ge=1)
     ground: Annotated[int, Field(ge=1)] | Literal["all", "pool"] = 16_384
     exclude_same_text: bool = True

@@ -14,6 +14,7 @@ from jobs.epr import finish_maps
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
 from jobs.rank_work import (
+    LABELLED,
     METHODS,
     SEEDED,
     GroundWork,
@@ -151,7 +152,7 @@ def _need(run: Run, arm: Arm, learned: Marker | None) -> Need:
         depends.append([marker.fingerprint for marker in run.vectors[arm.encoder, "corpus"]])
     if arm.stage2.method in SEEDED:
         depends.append(arm.seed)
-    if arm.stage2.method == "stratified":
+    if arm.stage2.method in LABELLED:
         depends.append(list(labels.values()))
     return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()), learned)
 

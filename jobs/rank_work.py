@@ -46,6 +46,7 @@ METHODS: dict[str, list[str]] = {
     for name in sorted({*PER_QUERY, *FOR_ALL})
 }
 GROUNDED = ("dual-div", "s3", "s3-lowest", "mutual-information")
+LABELLED = ("stratified", "probe")
 SEEDED = ("random", "kmeans")
 GROUND_SEED = 0
 # Queries whose masks are held at a time, fewer for a large pool: 256 MiB.
@@ -91,6 +92,7 @@ def options_of(
         # Spare records are no reason to show more labels.
         labels=config.k if config.labels is None else config.labels,
         diversity=config.diversity,
+        probe_weight=config.probe_weight,
         seed=seed,
         threads=threads,
     )

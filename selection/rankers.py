@@ -13,6 +13,7 @@ import numpy as np
 
 from selection.arrays import Bool, Float64, Int64, UInt64
 from selection.dpp import dpp
+from selection.label_probe import probe
 from selection.loops import mixed
 from selection.mmr import mmr, stratified
 from selection.mutual_information import mutual_information
@@ -191,6 +192,7 @@ def _draw_rows(
 
 PER_QUERY: dict[str, Callable[..., Ranking]] = {
     "knn": knn,
+    "probe": probe,
     "mmr": mmr,
     "dpp": dpp,
     "stratified": stratified,

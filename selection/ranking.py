@@ -48,6 +48,7 @@ class RankOptions:
         theta: Weight of relevance against the log-determinant in `dpp`, at least 0.
         labels: Labels that `stratified` gives a place of their own; None means k.
         diversity: Weight of the log-determinant of the set in `mutual-information`, at least 0.
+        probe_weight: Weight of the log-probability of a record's label in `probe`, at least 0.
         seed: Of the draws of `random`.
         threads: Threads to use; no result depends on it.
     """
@@ -61,6 +62,7 @@ class RankOptions:
     theta: float = 2.0
     labels: int | None = None
     diversity: float = 0.0
+    probe_weight: float = 0.2
     seed: int = 0
     threads: int = 1
 
@@ -72,7 +74,7 @@ class RankOptions:
             )
         if not 0 <= self.mmr_lambda <= 1:
             raise ValueError(f"rank options: found mmr_lambda {self.mmr_lambda}, wanted 0 to 1")
-        for name in ("theta", "diversity"):
+        for name in ("theta", "diversity", "probe_weight"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"rank options: found {name} {value}, wanted a finite number >= 0")

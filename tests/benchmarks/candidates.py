@@ -119,7 +119,7 @@ def read(name: str, asked: argparse.Namespace) -> Data:
     for role, (texts, labels) in _texts(Path(name), name).items():
         n = min(len(texts), asked.most or len(texts))
         kept = np.sort(np.random.default_rng(0).permutation(len(texts))[:n])
-        vectors = _encoded(texts, asked.cache, f"{Path(name).name}-{role}")
+        vectors = encoded(texts, asked.cache, f"{Path(name).name}-{role}")
         split[role] = vectors[kept], [labels[i] for i in kept]
     names = sorted({*split["train"][1], *split["test"][1]})
     codes = np.array([names.index(label) for label in split["train"][1]], np.int64)
@@ -146,7 +146,7 @@ def _texts(folder: Path, name: str) -> dict[str, tuple[list[str], list[str]]]:
     return found
 
 
-def _encoded(texts: list[str], cache: Path, name: str) -> npt.NDArray[np.float32]:
+def encoded(texts: list[str], cache: Path, name: str) -> npt.NDArray[np.float32]:
     """Vectors of all texts, from the cache where these texts are in it; equal texts once."""
     digest = hashlib.blake2b("\0".join(texts).encode(), digest_size=4).hexdigest()
     path = cache / f"{name}-{digest}.npy"

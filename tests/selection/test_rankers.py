@@ -72,6 +72,7 @@ def test_the_methods_are_those_of_the_documentation():
         "knn",
         "mmr",
         "mutual-information",
+        "probe",
         "random",
         "s3",
         "s3-lowest",
@@ -180,7 +181,9 @@ def test_batch_size_and_query_order_do_not_matter(unit_vectors, name, monkeypatc
     np.testing.assert_array_equal(rank(name, queries, pool, ground=ground).indices, whole.indices)
 
 
-@pytest.mark.parametrize("name", sorted({*ALL} - {"random", "fixed", "stratified", "kmeans"}))
+@pytest.mark.parametrize(
+    "name", sorted({*ALL} - {"random", "fixed", "stratified", "kmeans", "probe"})
+)
 def test_ties_go_to_the_smaller_rank(unit_vectors, name):
     queries, pool = unit_vectors(5, 8), np.repeat(unit_vectors(3, 8, seed=1), 4, axis=0)
     order = np.random.default_rng(0).permutation(12)
@@ -231,6 +234,8 @@ def test_labels_and_clusters_are_asked_for_where_they_are_read(unit_vectors):
     vectors = unit_vectors(4, 3)
     with pytest.raises(ValueError, match="found no labels"):
         rank("stratified", vectors, vectors, more={"labels": None})
+    with pytest.raises(ValueError, match="found no labels"):
+        rank("probe", vectors, vectors, more={"labels": None})
     with pytest.raises(ValueError, match="found no clusters"):
         rank("kmeans", vectors, vectors, more={"clusters": None})
 
