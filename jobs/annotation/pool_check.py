@@ -40,35 +40,43 @@ class Limits:
 
     Attributes:
         jaccard: Of their shingles.
-        cosine: Of their vectors, between records and between a record and a query.
+        cosine: Of the vectors of two records.
+        query_cosine: Of the vectors of a record and a query: a paraphrase of what is asked gives it
+            away before it is a duplicate.
         shingles: How texts are cut.
     """
 
     jaccard: float = 0.8
     cosine: float = 0.95
+    query_cosine: float = 0.9
     shingles: Shingles = field(default_factory=Shingles)
 
 
 def limits_of(
-    *, jaccard: float | None = None, cosine: float | None = None, shingle: str | None = None
+    *,
+    jaccard: float | None = None,
+    cosine: float | None = None,
+    query_cosine: float | None = None,
+    shingle: str | None = None,
 ) -> Limits:
     """Limits from the command line, where None leaves the default.
 
     Raises:
         ConfigError: No such limit.
     """
-    default = Limits()
-    jaccard = default.jaccard if jaccard is None else jaccard
-    cosine = default.cosine if cosine is None else cosine
-    for name, value in (("--jaccard", jaccard), ("--cosine", cosine)):
+    given = {"jaccard": jaccard, "cosine": cosine, "query_cosine": query_cosine}
+    numbers = {name: value for name, value in given.items() if value is not None}
+    for name, value in numbers.items():
         if not 0 < value <= 1:
-            raise ConfigError(f"{name} {value}: wanted a number above 0, at most 1.")
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag} {value}: wanted a number above 0, at most 1.")
     if shingle is None:
-        return Limits(jaccard, cosine)
+        return Limits(**numbers)
     unit, _, size = shingle.partition("-")
     if unit not in ("char", "word") or not size.isdecimal() or int(size) < 1:
         raise ConfigError(f"--shingle {shingle}: wanted char-N or word-N, as char-5 or word-3.")
-    return Limits(jaccard, cosine, Shingles("char" if unit == "char" else "word", int(size)))
+    cut = Shingles("char" if unit == "char" else "word", int(size))
+    return Limits(**numbers, shingles=cut)
 
 
 def check_pool(
@@ -132,7 +140,7 @@ def _all_findings(run: Run, records: Sequence[Record], limits: Limits) -> list[F
     return [
         *near,
         *contradictions(records, near),
-        *leaks(run, records, cosine=limits.cosine),
+        *leaks(run, records, cosine=limits.query_cosine),
         *failing(run, records),
     ]
 

@@ -68,7 +68,9 @@ class ReturnedFile:
     columns: tuple[str, ...]
 
 
-def read_returned(data: bytes, name: str, *, format_name: str | None, encoding: str | None) -> Any:
+def read_returned(
+    data: bytes, name: str, *, format_name: str | None, encoding: str | None
+) -> ReturnedFile:
     """Read a file that came back.
 
     Args:

@@ -57,6 +57,9 @@ def _pool_verbs(verbs: Any) -> list[argparse.ArgumentParser]:
     check.add_argument("out", metavar="OUT", help="output folder of a run")
     check.add_argument("--jaccard", type=float, metavar="J", help="near duplicates; default 0.8")
     check.add_argument("--cosine", type=float, metavar="C", help="the same meaning; default 0.95")
+    check.add_argument(
+        "--query-cosine", type=float, metavar="C", help="a query's paraphrase; default 0.9"
+    )
     check.add_argument("--shingle", metavar="UNIT-N", help="char-5 (default), word-3, ...")
     check.add_argument(
         "--fail-on-findings", action="store_true", help="exit 3 where anything was found"
@@ -115,9 +118,8 @@ def _import(arguments: argparse.Namespace) -> dict[str, Any]:
 def _check(arguments: argparse.Namespace) -> dict[str, Any]:
     from jobs.annotation.pool_check import check_pool, limits_of
 
-    limits = limits_of(
-        jaccard=arguments.jaccard, cosine=arguments.cosine, shingle=arguments.shingle
-    )
+    names = ("jaccard", "cosine", "query_cosine", "shingle")
+    limits = limits_of(**{name: getattr(arguments, name) for name in names})
     return check_pool(
         arguments.out,
         limits=limits,

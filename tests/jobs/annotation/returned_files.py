@@ -141,13 +141,20 @@ def label_studio_min():
     return "min.json", _json(rows), ["ok", "ok", "missing_label"]
 
 
+def label_studio_csv():
+    """As Label Studio writes it: its task number in `id`, several labels as JSON in a cell."""
+    lines = ["row_id,text,id,label,annotator", "b,x,1,blue,4"]
+    lines += ['c,x,2,"{""choices"": [""red"", ""blue""]}",4', "f,x,3,,"]
+    return "export.csv", _csv(lines), ["ok", "not_in_label_set", "missing_label"]
+
+
 DIRTY = {
     made.__name__: made
     for made in (
         *(clean, semicolons_with_bom, cp1252, utf16, spellings, spaced_ids, strange_ids, blanks),
         *(twice_the_same, twice_something_else, against_the_corpus, damaged_lines, damaged_jsonl),
         *(changed_text, two_labels_where_one_is_wanted, label_studio, several_annotators),
-        *(foreign_controls, label_studio_min),
+        *(foreign_controls, label_studio_min, label_studio_csv),
     )
 }
 UNUSABLE = {

@@ -68,6 +68,7 @@ def test_every_kind_of_finding_is_found_once_and_nothing_else(checked):
         ("conflicting_labels", "a", "d"),
         ("conflicting_labels", "e", "f"),
         ("evaluation_text", "e", "q1"),
+        ("evaluation_paraphrase", "d", "q1"),
         ("evaluation_paraphrase", "f", "q1"),
         ("evaluation_paraphrase", "g", "q2"),
     }
@@ -78,7 +79,7 @@ def test_every_kind_of_finding_is_found_once_and_nothing_else(checked):
 
 
 def test_limits_say_what_counts_as_the_same(checked):
-    strict = limits_of(jaccard=0.95, cosine=0.99999, shingle="word-3")
+    strict = limits_of(jaccard=0.95, cosine=0.99999, query_cosine=0.99999, shingle="word-3")
     answer = check_pool(checked.out, limits=strict, progress=QUIET, quiet=True)
     assert {check for check, *_ in found(answer)} == {
         "same_text",
@@ -93,9 +94,9 @@ def test_limits_say_what_counts_as_the_same(checked):
 def test_findings_are_an_error_only_where_that_is_asked_for(checked, capsys):
     assert main(["pool", "check", checked.out]) == 0
     told = capsys.readouterr().out
-    assert "7 records: 3 conflicting_labels, 2 evaluation_paraphrase" in told
+    assert "7 records: 3 conflicting_labels, 3 evaluation_paraphrase" in told
     assert main(["pool", "check", checked.out, "--fail-on-findings"]) == 3
-    assert "10 findings" in capsys.readouterr().err
+    assert "11 findings" in capsys.readouterr().err
 
 
 def test_records_that_the_audit_suspects_are_listed(tmp_path):
