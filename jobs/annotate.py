@@ -8,17 +8,18 @@ import pyarrow.compute as pc
 
 from inference.kinds import gold_answer, stratum
 from inference.tasks import Task
-from jobs.annotation.labels import labels_of
-from jobs.annotation.records import with_imported, with_states
+from jobs.annotation.records import with_states
 from jobs.annotation.states import changes_of
+from jobs.batches import batches_of
+from jobs.candidate_rows import CONTRAST_COLUMNS, ROW_COLUMNS, candidate_rows
 from jobs.engines import engine_spec
 from jobs.ledger import Marker, Unit, fingerprint
+from jobs.nightly import serve_pool
 from jobs.pool_texts import SHOWN_COLUMNS, Renderer, Shown, same_answer
 from jobs.run import Run
 from jobs.tasks import task_of
 
 VERSION = 3
-ROW_COLUMNS = ["id", "input", "output", "label", "tags", "group"]
 POOL_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -46,7 +47,9 @@ POOL_SCHEMA = pa.schema(
 
 def run_stage(run: Run) -> None:
     """Write the pool version that holds these candidates, or find it."""
-    candidates = _with_labels(run, _all_candidates(run))
+    nightly = run.config.file.annotate.nightly
+    batches = batches_of(run.ledger) if nightly else []
+    candidates = candidate_rows(run, batches)
     tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms})]
     records, n_unlabelled = pool_records(candidates, tasks)
     changes, promote = changes_of(run.ledger), run.config.file.annotate.promote
@@ -54,6 +57,8 @@ def run_stage(run: Run) -> None:
     records = with_texts(records, _renderers(run) if records.num_rows else [])
     mark = fingerprint("pool", VERSION, records.select(_content(records)).to_pylist())
     run.pool = _find(run, mark) or _write(run, records, mark)
+    if nightly:
+        serve_pool(run, batches)
     n_same = sum(same_answer(tasks, row) for row in records.select(SHOWN_COLUMNS).to_pylist())
     if n_same:
         run.progress.warn(
@@ -62,7 +67,7 @@ def run_stage(run: Run) -> None:
     bad = [row for row in records.to_pylist() if row["bad_output"]]
     entry = run.pool.as_dict() | {"n_unlabelled": n_unlabelled, "n_bad": len(bad)}
     run.manifest["pool"] = entry
-    if n_unlabelled:
+    if n_unlabelled and not nightly:
         run.progress.warn(f"{n_unlabelled} candidates have no label and are no demonstrations")
     if bad:
         run.progress.warn(
@@ -129,7 +134,7 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     columns = {name: labelled[name] for name in ROW_COLUMNS}
     columns |= {
         name: labelled[name] if name in labelled.column_names else pa.nulls(n, pa.large_string())
-        for name in ("wrong_output", "why")
+        for name in CONTRAST_COLUMNS
     }
     columns |= {
         "rendered": pa.nulls(n, pa.large_string()),
@@ -187,38 +192,6 @@ def _renderers(run: Run) -> list[Renderer]:
             made_for = f"task {arm.task}, engine {arm.engine}, {arm.prompt.format}"
             found[key] = Renderer(task_of(run, arm.task), engine, arm.prompt, made_for=made_for)
     return list(found.values())
-
-
-def _all_candidates(run: Run) -> pa.Table:
-    """The corpus rows of all candidates, with the labels they have today."""
-    chosen: set[str] = set()
-    for marker in run.candidates.values():
-        chosen.update(run.ledger.read(marker, ["id"])["id"].to_pylist())
-    wanted = pa.array(sorted(chosen), pa.string())
-    names = [*ROW_COLUMNS, *run.config.file.corpus.columns.contrast()]
-    tables = [POOL_SCHEMA.empty_table().select(names)]
-    for part in run.tables["corpus"].parts if chosen else ():
-        ids = run.ledger.read(part.marker, ["id"])["id"]
-        if pc.any(pc.is_in(ids, value_set=wanted)).as_py():
-            table = run.ledger.read(part.marker, names)
-            tables.append(table.filter(pc.is_in(table["id"], value_set=wanted)))
-    return pa.concat_tables(tables)
-
-
-def _with_labels(run: Run, candidates: pa.Table) -> pa.Table:
-    """The candidates with the labels that were imported for them."""
-    found = with_imported(candidates, labels_of(run.ledger))
-    if found.stale:
-        run.progress.warn(
-            f"{len(found.stale)} imported labels are about another text than the row has today "
-            f"({found.stale[0]!r} ...); they do not count"
-        )
-    if found.differing:
-        run.progress.warn(
-            f"{len(found.differing)} candidates have an imported label that is not the corpus's "
-            f"({found.differing[0]!r} ...); the imported one counts"
-        )
-    return found.candidates
 
 
 def _unit(version: int, mark: str) -> Unit:

@@ -12,6 +12,7 @@ from jobs.epr import check_map
 from jobs.errors import ConfigError
 from jobs.files.places import absolute, plain
 from jobs.kind_rules import check_kind
+from jobs.nightly import check_nightly
 from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
 
@@ -34,11 +35,14 @@ def check_config(config: Config, *, until: str) -> None:
     for arm in config.arms:
         select.check(arm)
         rank.check(arm)
+        if not file.annotate.nightly:
+            rank.check_k(arm)
         assemble.check(arm)
     for name, table in (("corpus", file.corpus), ("queries", file.queries)):
         _check_apart(find(table.path, key=f"{name}.path"), config.out, key=f"{name}.path")
     _check_tasks(file)
     check_baselines(config)
+    check_nightly(config)
     _check_slices(file)
     for arm in config.arms:
         check_kind(arm, file)

@@ -17,7 +17,17 @@ from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
 from jobs.redaction import redact
 
-STAGE_VERBS = ("ingest", "embed", "select", "rank", "assemble", "generate", "evaluate", "report")
+STAGE_VERBS = (
+    "ingest",
+    "embed",
+    "select",
+    "annotate",
+    "rank",
+    "assemble",
+    "generate",
+    "evaluate",
+    "report",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -21,6 +21,10 @@ class DataError(DualdivError):
     exit_code = 3
 
 
+class NothingToChoose(DataError):
+    """Stage 1 was left with no row that it may choose."""
+
+
 class ClusterError(DualdivError):
     """The machine must change: no disk left, no such node, another live run on this output."""
 
@@ -33,4 +37,5 @@ class InvariantError(DualdivError):
     exit_code = 70
 
 
-ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, ClusterError, InvariantError)}
+_KINDS = (ConfigError, DataError, NothingToChoose, ClusterError, InvariantError)
+ERRORS = {kind.__name__: kind for kind in _KINDS}

@@ -104,7 +104,9 @@ def _divide(
             name = f"part-s{segment:04d}-p{payload['partition']:05d}"
             unit = Unit(payload["unit"]["folder"], name, payload["unit"]["fingerprint"])
             marker = ledger.commit(unit, held, stats=part_stats(held))
-        kept.append([segment, marker.as_dict()])
+        # What it kept when it was new is old news; nested, it would double with every segment.
+        facts = {name: value for name, value in marker.stats.items() if name != "kept"}
+        kept.append([segment, marker.as_dict() | {"stats": facts}])
         rows, keys = rows.filter(pc.invert(here)), keys.filter(pc.invert(here))
     return kept, rows
 

@@ -17,6 +17,7 @@ from jobs import (
     interrupts,
     lock,
     manifest,
+    nightly,
     rank,
 )
 from jobs import select as stage1
@@ -28,7 +29,7 @@ from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError
 from jobs.ledger import Ledger, fingerprint
 from jobs.progress import Progress
 from jobs.run import Run
-from jobs.status import STAGE_ENTRIES
+from jobs.status import STAGE_ENTRIES, markers_in
 from jobs.watch import Watch
 
 
@@ -39,10 +40,14 @@ def _report(run: Run) -> None:
     report.run_stage(run)
 
 
+def _select(run: Run) -> None:
+    (nightly if run.config.file.annotate.nightly else stage1).run_stage(run)
+
+
 STAGES: dict[str, Callable[[Run], None]] = {
     "ingest": ingest.run_stage,
     "embed": embed.run_stage,
-    "select": stage1.run_stage,
+    "select": _select,
     "annotate": annotate.run_stage,
     "rank": rank.run_stage,
     "assemble": assemble.run_stage,
@@ -59,7 +64,8 @@ class Result:
     """How a run ended.
 
     Attributes:
-        result: `done` or `done_with_rejects`.
+        result: `done`, `done_with_rejects`, or `nothing_new` where a nightly run found all that it
+            would have made.
         out: Output folder.
         stage: Last stage that was made or found.
         n_rejected: Rows set aside or marked on the way in.
@@ -104,6 +110,7 @@ def execute(
         run.manifest = _begin(run, hold.run_id)
         for text in remote_code(config):
             progress.warn(text)
+        before = _listed(manifest.load(ledger.store))
         try:
             with connected(config.file.cluster), watch.begun(ledger.store, hold.run_id):
                 capacity.check(capacity.needs(config, nodes(), until=until), nodes())
@@ -122,7 +129,7 @@ def execute(
             _fail(run, lost)
             raise lost from error
         interrupts.check()
-        return _end(run, until)
+        return _end(run, until, before)
 
 
 def _begin(run: Run, run_id: str) -> dict[str, Any]:
@@ -184,10 +191,17 @@ def _fail(run: Run, error: BaseException) -> None:
         manifest.save(run.ledger.store, run.manifest)
 
 
-def _end(run: Run, until: str) -> Result:
+def _listed(found: dict[str, Any]) -> set[tuple[str, str]]:
+    """The tables that a manifest lists, with their checksums."""
+    return {(marker.table, marker.checksum) for marker in markers_in(found)}
+
+
+def _end(run: Run, until: str, before: set[tuple[str, str]]) -> Result:
     run.ledger.store.remove_tree("tmp")
     rejected = _n_rejected(run)
     result = "done_with_rejects" if rejected else "done"
+    if run.config.file.annotate.nightly and _listed(run.manifest) <= before:
+        result = "nothing_new"
     run.manifest |= {"result": result, "finished": manifest.now(), "exit_code": 0}
     run.manifest["warnings"] = run.progress.warnings
     manifest.save(run.ledger.store, run.manifest)

@@ -105,10 +105,18 @@ def check(arm: Arm) -> None:
             f"{where}: stage1.method = none leaves nothing to show; give a Stage 1 method or "
             "stage2.method: zero-shot."
         )
-    if shows and arm.stage1.k1 is not None and stage2.k > arm.stage1.k1:
+
+
+def check_k(arm: Arm) -> None:
+    """Refuse to show more than this run chooses; night by night the pool may well hold more.
+
+    Raises:
+        ConfigError: `stage2.k` is more than `stage1.k1`.
+    """
+    k, k1 = arm.stage2.k, arm.stage1.k1
+    if not shows_nothing(arm.stage2) and k1 is not None and k > k1:
         raise ConfigError(
-            f"{where}: stage2.k = {stage2.k} is more than stage1.k1 = {arm.stage1.k1}. Lower k or "
-            "raise k1."
+            f"arm {arm.name}: stage2.k = {k} is more than stage1.k1 = {k1}. Lower k or raise k1."
         )
 
 

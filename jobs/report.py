@@ -27,7 +27,14 @@ from jobs.vectors import Matrix, sample, to_lists, to_matrix
 VERSION = 2
 MAP_VERSION = 1
 PAGE = "report.html"
-HIDDEN_FACTS = ("encoder_id", "excluded", "merge", "best_local_partition", "rank_exhausted_at")
+HIDDEN_FACTS = (
+    "night",
+    "encoder_id",
+    "excluded",
+    "merge",
+    "best_local_partition",
+    "rank_exhausted_at",
+)
 CERTIFICATE_FACTS = ("kind", "bound", "ratio", "lift", "coverage_ratio", "sample", "z")
 N_EXAMPLES = 20
 
@@ -226,8 +233,16 @@ def _stage1(run: Run) -> list[dict[str, Any]]:
     return [
         _shown(marker.stats) | {"encoder": encoder}
         for encoder in sorted(run.encoder_ids)
-        for marker in _names(run, encoder).values()
+        for marker in _selections(run, encoder)
     ]
+
+
+def _selections(run: Run, encoder: str) -> list[Marker]:
+    """Where Stage 1 settings left what they found: by night in tonight's batch, if it has any."""
+    if not run.config.file.annotate.nightly:
+        return list(_names(run, encoder).values())
+    batch = Marker(**run.manifest["night"]["batch"])
+    return [batch] if batch.stats.get("encoder_id") == run.encoder_ids[encoder] else []
 
 
 def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from jobs import interrupts
 from jobs.cluster import n_workers, with_gpus
 from jobs.config_schema import Arm, Stage1Config
-from jobs.errors import ConfigError, DataError, InvariantError
+from jobs.errors import ConfigError, InvariantError, NothingToChoose
 from jobs.ledger import Ledger, Marker, fingerprint, sum_counts
 from jobs.run import Run
 from jobs.selecting.aim import Aim
@@ -44,17 +44,29 @@ MANY_NEIGHBOURS = 0.25
 def run_stage(run: Run) -> None:
     """Choose candidates for every Stage 1 setting in the config."""
     choices = _choices(run)
+    run.manifest["selections"] = {}
+    for choice, marker in zip(choices, finish_choices(run, choices), strict=True):
+        _record(run, choice, marker)
+
+
+def finish_choices(run: Run, choices: Sequence[Choice]) -> list[Marker]:
+    """Find or make the candidates of settings, and warn of what is odd about them.
+
+    Raises:
+        NothingToChoose: A setting leaves no row.
+    """
     for encoder in sorted({choice.encoder for choice in choices}):
         mine = [choice for choice in choices if choice.encoder == encoder]
         missing = [choice for choice in mine if run.ledger.find(choice.unit("candidates")) is None]
         if missing:
             _select(run, encoder, missing)
-    run.manifest["selections"] = {}
+    markers = []
     for choice in choices:
         marker = run.ledger.find(choice.unit("candidates"))
         assert marker is not None
         _warn(run, choice, marker.stats)
-        _record(run, choice, marker)
+        markers.append(marker)
+    return markers
 
 
 def check(arm: Arm) -> None:
@@ -106,29 +118,37 @@ def _choices(run: Run) -> list[Choice]:
     for arm in run.arms:
         if arm.stage1.method == NO_STAGE1:
             continue
-        vectors = [m.fingerprint for m in run.vectors[arm.encoder, "corpus"]]
-        config = relevant(arm.stage1)
-        seed = run.config.file.seed if arm.stage1.method not in DRAWN else arm.seed
         wishes = read_wishes(arm.stage1, encoder_id=run.encoder_ids[arm.encoder])
-        heeded = sorted({"cost", *arm.stage1.columns_needed()})
-        sides = [
-            [part.marker.stats["sides"][name] for name in heeded]
-            for part in run.tables["corpus"].parts
-        ]
-        spread = run.config.file.select.model_dump()
-        depends = [
-            run.encoder_ids[arm.encoder],
-            config,
-            seed,
-            vectors,
-            sides,
-            wishes.digests(),
-            spread,
-        ]
-        mark = fingerprint("select", VERSION, depends)
-        choice = found.setdefault(mark, Choice(arm.encoder, arm.stage1, seed, mark, wishes))
-        choice.arms.append(arm.name)
+        choice = choice_of(run, arm, arm.stage1, wishes)
+        found.setdefault(choice.mark, choice).arms.append(arm.name)
     return list(found.values())
+
+
+def choice_of(run: Run, arm: Arm, config: Stage1Config, wishes: Wishes) -> Choice:
+    """A setting with the fingerprint of all it depends on; its arms are left to be named.
+
+    Args:
+        run: After embed.
+        arm: Its encoder and seed count.
+        config: The arm's Stage 1, or what it comes down to.
+        wishes: The ids that go with it.
+    """
+    seed = run.config.file.seed if config.method not in DRAWN else arm.seed
+    heeded = sorted({"cost", *config.columns_needed()})
+    sides = [
+        [part.marker.stats["sides"][name] for name in heeded] for part in run.tables["corpus"].parts
+    ]
+    depends = [
+        run.encoder_ids[arm.encoder],
+        relevant(config),
+        seed,
+        [marker.fingerprint for marker in run.vectors[arm.encoder, "corpus"]],
+        sides,
+        wishes.digests(),
+        run.config.file.select.model_dump(),
+    ]
+    mark = fingerprint("select", VERSION, depends)
+    return Choice(arm.encoder, config, seed, mark, wishes)
 
 
 def relevant(config: Stage1Config) -> dict[str, Any]:
@@ -202,12 +222,12 @@ def _choose(run: Run, workers: Workers, choice: Choice) -> dict[str, Any]:
         controls=controls_kept(plan, aim.k),
     )
     if not len(union.vectors):
-        raise DataError(_nothing(choice, aim))
+        raise NothingToChoose(_nothing(choice, aim))
     heard = _Heard(run, choice, aim.k)
     root = root_of(workers, aim, union, counts=counts, m2=_ground(run, choice), heard=heard)
     outcome = decide(root, local, plan.levels[-1].candidates)
     if not len(outcome.merged.selection.picks):
-        raise DataError(_nothing(choice, aim))
+        raise NothingToChoose(_nothing(choice, aim))
     excluded = sum_counts(run.vectors[choice.encoder, "corpus"], "status")
     excluded.pop("ok", None)
     facts = facts_of(
@@ -340,8 +360,9 @@ def _line(choice: Choice, facts: dict[str, Any]) -> str:
         return "none" if value is None else f"{value:,.4f}"
 
     name = f"{choice.config.method} ({', '.join(choice.arms)})"
+    given = f", given {facts['given']:,} rows," if facts["given"] else ""
     return (
-        f"{name}: {facts['N']:,} -> {facts['k1_used']}  objective "
+        f"{name}: {facts['N']:,}{given} -> {facts['k1_used']}  objective "
         f"{show('objective')} (best local {show('best_local_objective')}, random "
         f"{show('random_objective')}{_bound(facts['certificate'])})  {facts['seconds']:.1f} s"
     )

@@ -14,6 +14,7 @@ STAGE_ENTRIES = {
     "tables": "ingest",
     "embeddings": "embed",
     "selections": "select",
+    "night": "select",
     "pool": "annotate",
     "sparse": "rank",
     "epr": "rank",

@@ -6,6 +6,7 @@ from typing import Any
 from jobs import lock
 from jobs.annotation.finished import finished
 from jobs.annotation.states import State, changes_of, pool_states, record_change
+from jobs.candidate_rows import sent_rows
 from jobs.errors import DataError
 from jobs.progress import Progress
 from jobs.run import Run
@@ -81,6 +82,7 @@ def _known(run: Run, ids: Sequence[str]) -> list[str]:
     known = set(_records(run))
     for marker in run.candidates.values():
         known.update(run.ledger.read(marker, ["id"])["id"].to_pylist())
+    known.update(sent_rows(run, ids))
     strange = [i for i in ids if i not in known]
     if strange:
         raise DataError(

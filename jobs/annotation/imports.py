@@ -26,6 +26,7 @@ from jobs.annotation.log import append
 from jobs.annotation.question import answer_of
 from jobs.annotation.returned import ReturnedFile, read_returned
 from jobs.annotation.sources import SourceBytes, source_bytes
+from jobs.candidate_rows import sent_rows
 from jobs.progress import Progress
 from jobs.run import Run
 from jobs.tasks import task_of
@@ -149,6 +150,9 @@ def known_rows(run: Run, ids: Collection[str], tasks: Sequence[Task]) -> dict[st
     """
     columns = ["input", "label", "output"]
     rows = rows_by_id(run, ids, columns)
+    # A label is about the text that was sent, also where its row was changed or removed since.
+    sent = sent_rows(run, ids)
+    rows |= {i: one for i, one in sent.items() if rows.get(i, {}).get("input") != one["input"]}
     loose = {i: i.strip() for i in set(ids) - set(rows)}
     if loose:
         stripped = _candidates_by_stripped(run)

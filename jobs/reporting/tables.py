@@ -80,6 +80,7 @@ STAGE1 = {
     "merge_mode": "mode of the merge",
     "N": "rows to choose from",
     "excluded": "excluded",
+    "given": "given rows, annotated or pending",
     "k1": "k1 asked",
     "k1_used": "k1 used",
     "lambda": "lambda",

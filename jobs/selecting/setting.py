@@ -9,7 +9,7 @@ import pyarrow as pa
 from jobs.cluster import with_gpus
 from jobs.config_schema import Stage1Config
 from jobs.embed import encoder_spec
-from jobs.errors import DataError
+from jobs.errors import DataError, NothingToChoose
 from jobs.ledger import Ledger, Marker, Unit, sum_counts
 from jobs.run import Run
 from jobs.selecting.aim import Aim
@@ -80,7 +80,8 @@ def aim_of(run: Run, workers: Workers, choice: Choice) -> Aim:
     """Look up what a setting names and count what it may cost; `local_k` is left open.
 
     Raises:
-        DataError: Ids that are no rows, weights that add up to 0, a budget that buys nothing.
+        DataError: Ids that are no rows, weights that add up to 0.
+        NothingToChoose: A budget that buys nothing.
     """
     config, wishes = choice.config, choice.wishes
     n_rows = n_eligible(run, choice.encoder)
@@ -110,7 +111,7 @@ def aim_of(run: Run, workers: Workers, choice: Choice) -> Aim:
         cheapest = min((cost for cost, _ in affordable), default=np.inf)
         n_most = sum(n for _, n in affordable)
         if not n_most:
-            raise DataError(_too_dear(config, cheapest))
+            raise NothingToChoose(_too_dear(config, cheapest))
         n_most = int(min(n_most, config.budget / cheapest * (1 + 1e-9)))
         aim = replace(aim, k=min(aim.k, n_most))
     return _with_required(workers, aim)

@@ -1,9 +1,12 @@
 """What a part says of its rows: enough to know what a change of them moves."""
 
+from dataclasses import asdict
+
 import pyarrow as pa
 import pytest
 
-from jobs.partition import SIDES, part_stats
+from jobs.ledger import Ledger, Unit
+from jobs.partition import SIDES, PartitionWork, part_stats
 from jobs.readers.row_tables import row_schema
 
 ROWS = [
@@ -42,3 +45,29 @@ def test_values_that_change_places_show():
 def test_a_column_without_any_value_has_no_digest():
     found = stats({"weight": None, "group": None}, {"cost": None, "quality": None})
     assert found["sides"] == dict.fromkeys(SIDES)
+
+
+def test_what_a_segment_says_of_earlier_ones_does_not_grow_with_what_they_said(tmp_path):
+    ledger, work = Ledger(str(tmp_path)), PartitionWork(str(tmp_path))
+    previous, rows = [], []
+    for segment in range(6):
+        text = f"text {segment}"
+        rows.append({"id": str(segment), "input": text, "status": "ok", "flags": []})
+        rows[-1] |= {"row_hash": text, "text_hash": text}
+        spill = Unit("spills", f"s{segment}", "f")
+        table = pa.Table.from_pylist(rows, schema=row_schema([]))
+        ledger.commit(spill, table, stats={"groups": [0]})
+        payload = {
+            "unit": asdict(Unit("corpus", f"part-s{segment:04d}-p00000", str(segment))),
+            "rejects": asdict(Unit("rejected", f"r{segment}", "f")),
+            "partition": 0,
+            "keep": [],
+            "on_duplicate_id": "rename",
+            "spills": [asdict(spill)],
+            "previous": previous,
+        }
+        marker = work(payload)
+        kept = marker.stats["kept"]
+        assert [number for number, _ in kept] == list(range(segment))
+        assert not any("kept" in plain["stats"] for _, plain in kept)
+        previous = [*kept, [segment, marker.as_dict()]]
