@@ -13,6 +13,7 @@ from jobs.engines import check_chat, engine_spec, tokenizer_of
 from jobs.epr import check_map
 from jobs.errors import ConfigError
 from jobs.kind_rules import check_kind
+from jobs.order_study import check_orders
 from jobs.readers.sources import SourceFile, find
 from jobs.tasks import build
 
@@ -40,6 +41,7 @@ def check_config(config: Config, *, until: str) -> None:
         _check_apart(find(table.path, key=f"{name}.path"), config.out, key=f"{name}.path")
     _check_tasks(file)
     check_baselines(config)
+    check_orders(config)
     _check_slices(file)
     for arm in config.arms:
         check_kind(arm, file)

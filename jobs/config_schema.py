@@ -340,6 +340,22 @@ class ClusterConfig(Section):
     generate: WorkersConfig = WorkersConfig()
 
 
+class OrdersConfig(Section):
+    """How much the order of the demonstrations matters: the same ones in every order.
+
+    Attributes:
+        arms: Names of the arms that are tried; null: all that show at least 2 demonstrations, those
+            with `repeat` apart.
+        queries: How many queries are asked in every order, the same for all arms, drawn by the
+            seed.
+        most: The most orders; where k! is more, so many are drawn by the seed. 120 is 5!.
+    """
+
+    arms: list[str] | None = None
+    queries: int = Field(50, ge=1)
+    most: int = Field(120, ge=2, le=5040)
+
+
 class ReportConfig(Section):
     """What is measured and what the report shows.
 
@@ -353,6 +369,7 @@ class ReportConfig(Section):
         baselines: Arms, or methods, that every arm is compared with; null: `zero-shot`, `random`
             and `knn`. Each more is a comparison that p values are corrected for.
         slices: Columns of `queries.columns.keep` that scores are broken down by.
+        orders: Answers some queries anew in every order of their demonstrations; null: none.
     """
 
     map_rows: int = Field(20_000, ge=0, le=20_000)
@@ -362,6 +379,7 @@ class ReportConfig(Section):
     folds: int = Field(10, ge=2)
     baselines: list[str] | None = None
     slices: list[str] = Field(default_factory=list)
+    orders: OrdersConfig | None = None
 
 
 class ConfigFile(Section):

@@ -22,6 +22,7 @@ from jobs.embed import encoder_spec, identify
 from jobs.engines import engine_spec, tokenizer_of
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger
+from jobs.order_study import order_line, orders_planned
 from jobs.plan_lines import lines_of
 from jobs.plan_select import Stage1Plan, plan_settings
 from jobs.plan_sparse import plan_sparse, sparse_lines
@@ -207,7 +208,10 @@ def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
     alone = _mean_tokens(spec.model, spec.revision, bare) + 2 * text + answer + 6
     trials = _trials(arm, tables["corpus"]["rows"])
     n_queries = tables["queries"]["rows"]
+    orders = orders_planned(config, arm, n_queries)
     return {
+        "orders": orders,
+        "order_prompt_tokens": round(each * orders["prompts"]) if orders else 0,
         "content_free_prompts": prompts_planned(arm, n_queries, k=k),
         "epr_prompts": trials,
         "epr_prompt_tokens": round(trials * alone),
@@ -230,7 +234,9 @@ def _disk(tables: dict[str, Any], encoders: dict[str, Any], arms: dict[str, Any]
     """Rows twice while they are sorted, vectors once, prompts twice (prompts and outputs)."""
     text = sum(2 * one["rows"] * (one["characters_mean"] + 120) for one in tables.values())
     vectors = sum(one["vector_bytes"] for one in encoders.values())
-    prompts = sum(2 * one["prompt_tokens"] * 5 for one in arms.values())
+    prompts = sum(
+        2 * (one["prompt_tokens"] + one["order_prompt_tokens"]) * 5 for one in arms.values()
+    )
     return int(text + vectors + prompts)
 
 
@@ -255,6 +261,7 @@ def _seconds(answer: dict[str, Any]) -> dict[str, float]:
         one["prompt_tokens"] + one["content_free_prompts"] * CONTENT_FREE_TOKENS
         for one in answer["arms"].values()
     )
+    prompts += sum(one["order_prompt_tokens"] for one in answer["arms"].values())
     trials = sum(one["epr_prompt_tokens"] for one in answer["arms"].values())
     seconds = {
         "start": SECONDS_TO_START,
@@ -302,6 +309,8 @@ def _lines(answer: dict[str, Any], plans: dict[str, Stage1Plan]) -> list[str]:
                 f"{name}: about {arm['content_free_prompts']:,} prompts more without content "
                 "(generate.calibrate), which share their demonstrations with those of queries"
             )
+        if arm["orders"]:
+            lines.append(order_line(name, arm["orders"]))
     lines.append(
         f"disk: about {_mib(answer['disk_bytes'])} in {answer['out']}, "
         f"{_mib(answer['select']['scratch_bytes'])} of scratch (TMPDIR) while selecting"

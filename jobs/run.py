@@ -76,6 +76,8 @@ class Run:
         demonstrations: Arm name -> one marker per query part.
         prompts: Arm name -> one marker per query part.
         outputs: Arm name -> one marker per query part.
+        order_prompts: The same for prompts in other orders (`report.orders`), where it is tried.
+        order_outputs: And for their answers.
         metrics: Marker of the metrics.
     """
 
@@ -91,6 +93,8 @@ class Run:
     demonstrations: dict[str, list[Marker]] = field(default_factory=dict)
     prompts: dict[str, list[Marker]] = field(default_factory=dict)
     outputs: dict[str, list[Marker]] = field(default_factory=dict)
+    order_prompts: dict[str, list[Marker]] = field(default_factory=dict)
+    order_outputs: dict[str, list[Marker]] = field(default_factory=dict)
     metrics: Marker | None = None
 
     @property

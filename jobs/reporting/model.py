@@ -17,6 +17,8 @@ from jobs.reporting.metric_tables import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     NOISE_SCHEMA,
+    ORDER_SPREAD_SCHEMA,
+    ORDERS_SCHEMA,
     PAIRED_TESTS_SCHEMA,
     SCORES_SCHEMA,
     SLICE_DIFFERENCES_SCHEMA,
@@ -107,6 +109,8 @@ class ReportModel:
         audit: Rows of `AUDIT_SCHEMA`, of each arm the worst first.
         scores: Rows of `SCORES_SCHEMA`; shown for tasks whose answer is more than one label.
         candidates: Rows of `CANDIDATES_SCHEMA`, one per task and selection.
+        orders: Rows of `ORDERS_SCHEMA`.
+        order_spread: Rows of `ORDER_SPREAD_SCHEMA`.
         sweeps: Arms that differ in one number alone.
         maps: One per encoder.
         coverage: One per encoder.
@@ -136,6 +140,8 @@ class ReportModel:
     audit: pd.DataFrame = field(default_factory=partial(_empty, AUDIT_SCHEMA))
     scores: pd.DataFrame = field(default_factory=partial(_empty, SCORES_SCHEMA))
     candidates: pd.DataFrame = field(default_factory=partial(_empty, CANDIDATES_SCHEMA))
+    orders: pd.DataFrame = field(default_factory=partial(_empty, ORDERS_SCHEMA))
+    order_spread: pd.DataFrame = field(default_factory=partial(_empty, ORDER_SPREAD_SCHEMA))
     sweeps: Sequence[Sweep] = ()
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()

@@ -57,6 +57,7 @@ def answered(tmp_path, monkeypatch):
     project.config["queries"]["columns"] = columns | {"group": "document", "keep": ["year"]}
     project.config |= {"arms": ARMS, "generate": {"decoder": "generate"}}
     project.config["report"] = {"slices": ["year"], "folds": 5, "map_rows": 0}
+    project.config["report"]["orders"] = {"queries": 8}
     monkeypatch.setattr(generate, "GenerateWork", lambda out, spec: GenerateWork(out, spec, start))
     with InlineRay():
         yield project
@@ -82,6 +83,7 @@ def test_a_run_writes_every_table_and_again_only_when_the_report_asks_for_other_
     check_slices(answered)
     check_audit(answered)
     check_candidates(table(answered, "candidates"))
+    check_orders(answered)
     written = json.loads((answered.out / "metrics" / "metrics.json").read_text())
     assert len(written["paired_tests"]) == 2 * len(pairs)
     before = answered.files()
@@ -113,6 +115,35 @@ def check_candidates(rows):
         assert 0.3 < row["probe_macro_f1"] <= 1
         assert row["rare_class_recall"] is None
         assert row["notes"] == ["no label has fewer rows than half an even share, so none is rare"]
+
+
+def check_orders(project):
+    """An LLM that says what it was shown last says the other answer in the other order."""
+    rows = table(project, "orders")
+    arms = ["random-0", "random-1", "random-2", "main", "shown-to-all"]
+    assert list(dict.fromkeys(row["arm"] for row in rows)) == arms
+    assert [row["order"] for row in rows if row["arm"] == "main"] == ["as run", "1-2", "2-1"]
+    own = {row["id"]: row for row in outputs_of_arm(project, "main")}
+    folder = project.out / "order_outputs" / "main"
+    tried = [row for path in folder.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert len(tried) == 16
+    labels = {row["id"]: row["topic"] for row in project.rows}
+    right = 0
+    for row in tried:
+        query, order = row["id"].split()
+        shown = own[query]["demonstration_ids"]
+        assert row["demonstration_ids"] == (shown if order == "1-2" else shown[::-1])
+        assert row["prediction"] == labels[row["demonstration_ids"][-1]]
+        right += order == "2-1" and row["prediction"] == own[query]["gold"]
+    asked = {row["id"].split()[0] for row in tried}
+    n = sum(own[query]["gold"] is not None for query in asked)
+    (swapped,) = [row for row in rows if (row["arm"], row["order"]) == ("main", "2-1")]
+    assert (swapped["n"], swapped["accuracy"]) == (n, pytest.approx(right / n))
+    same, swapped = (row["accuracy"] for row in rows if row["arm"] == "main" and not row["own"])
+    assert same == next(row["accuracy"] for row in rows if row["arm"] == "main" and row["own"])
+    spread = [row for row in table(project, "order_spread") if row["arm"] == "main"]
+    assert spread[0]["range"] == pytest.approx(abs(same - swapped))
+    assert (spread[0]["floor"], spread[0]["n_possible"], spread[0]["n_orders"]) == (0.0, 2.0, 2)
 
 
 def check_report(project):

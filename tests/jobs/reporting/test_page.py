@@ -61,7 +61,7 @@ def test_the_sections_come_in_their_order_and_tags_are_balanced(page):
 def test_every_picture_is_inlined_with_alt_text_and_caption(page):
     tags = Tags(page)
     images = tags.named("img")
-    assert len(images) == 5 == len(tags.named("figcaption"))
+    assert len(images) == 6 == len(tags.named("figcaption"))
     assert all(image["src"].startswith("data:image/png;base64,") for image in images)
     assert all(len(image["alt"]) > 20 for image in images)
 
