@@ -19,12 +19,13 @@ from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.page import build_page, draw_pictures, page_tables
 from jobs.reporting.projection import Projection, project
 from jobs.reporting.table_files import as_csv
+from jobs.reporting.tables import EPR
 from jobs.reporting.words import records
 from jobs.run import Run
 from jobs.sweeps import sweeps_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
-VERSION = 2
+VERSION = 3
 MAP_VERSION = 1
 PAGE = "report.html"
 HIDDEN_FACTS = ("encoder_id", "excluded", "merge", "best_local_partition", "rank_exhausted_at")
@@ -54,6 +55,7 @@ def _mark(run: Run, maps: Mapping[str, Marker | None]) -> str:
         {name: marker and marker.checksum for name, marker in maps.items()},
         {name: marker.checksum for name, marker in run.candidates.items()},
         [run.manifest["metrics"][name]["checksum"] for name in METRIC_TABLES],
+        {name: entry["map"]["checksum"] for name, entry in run.manifest.get("epr", {}).items()},
         {name: [one.checksum for one in markers] for name, markers in run.outputs.items()},
         run.progress.warnings,
         run.config.as_dict(),
@@ -190,6 +192,7 @@ def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
         maps=[_candidate_map(run, name, marker) for name, marker in maps.items() if marker],
         coverage=[_coverage(run, name) for name in sorted(run.encoder_ids)],
         stage1=_stage1(run),
+        epr=_epr(run),
         samples=[one for arm in run.arms for one in _samples(run, arm.name)],
         cases=read_cases(run),
         rejected=_rejected(run),
@@ -228,6 +231,23 @@ def _stage1(run: Run) -> list[dict[str, Any]]:
         for encoder in sorted(run.encoder_ids)
         for marker in _names(run, encoder).values()
     ]
+
+
+def _epr(run: Run) -> list[dict[str, Any]]:
+    """What the maps of the learned retrievers were learned from, and what came of it."""
+    rows = []
+    for arm in run.arms:
+        entry = run.manifest.get("epr", {}).get(arm.name)
+        if entry is None:
+            continue
+        facts = entry["map"]["stats"]
+        row = {"arm": arm.name} | {name: facts.get(name) for name in EPR if name != "arm"}
+        for name in ("loss", "held_out"):
+            losses = facts.get(name)
+            row[name] = losses and f"{losses['before']:.3f} to {losses['after']:.3f}"
+        row["shape"] = " x ".join(str(n) for n in facts["shape"])
+        rows.append(row)
+    return rows
 
 
 def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -116,6 +116,7 @@ class ReportModel:
         coverage: One per encoder.
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
             their headings, further keys follow under their own names.
+        epr: One mapping per arm that recalls by a learned map; keys as for `stage1`, of `EPR`.
         samples: A few queries per arm.
         cases: A few queries with all arms of a task side by side.
         rejected: Mappings with table, status, reason and n, over all rows set aside.
@@ -146,6 +147,7 @@ class ReportModel:
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()
+    epr: Sequence[Mapping[str, Any]] = ()
     samples: Sequence[Sample] = ()
     cases: Sequence[Case] = ()
     rejected: Sequence[Mapping[str, Any]] = ()

@@ -25,6 +25,7 @@ from jobs.reporting.sweeps import Sweep, alt_text, caption, majority_of, panels_
 from jobs.reporting.table1 import NOTE as TABLE1_NOTE
 from jobs.reporting.table1 import is_wanted, table1, table1_rows
 from jobs.reporting.tables import (
+    EPR,
     REJECTED,
     STAGE1,
     Table,
@@ -160,6 +161,7 @@ def _shared_tables(model: ReportModel) -> dict[str, Table]:
         "cost": cost_table(rows),
         "statuses": status_table(rows),
         "stage1": keyed_table(model.stage1, STAGE1),
+        "epr": keyed_table(model.epr, EPR),
         "candidates": candidates_table(records(model.candidates)),
         "rejected": keyed_table(model.rejected, REJECTED),
         "examples": example_table(model.rejected_examples),

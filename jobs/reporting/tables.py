@@ -120,6 +120,20 @@ CANDIDATES = {
     "n_queries": "queries",
     "n_ground": "corpus rows covered",
 }
+EPR = {
+    "arm": "arm",
+    "task": "task",
+    "engine": "LLM",
+    "rows": "texts",
+    "taught": "texts learned from",
+    "prompts": "prompts",
+    "not_scored": "prompts not scored",
+    "pairs": "candidates",
+    "loss": "loss",
+    "held_out": "loss of a held-out fifth",
+    "steps": "steps",
+    "shape": "map",
+}
 REJECTED = {"table": "table", "status": "status", "reason": "reason", "n": "rows"}
 EXAMPLES = {
     "table": "table",

@@ -101,6 +101,7 @@ def example_model(*, n_queries=200, n_map=1500):
         maps=[_map(n_map)],
         coverage=[_coverage()],
         stage1=[_selection(method) for method in ("random", "coverage", "dual-div")],
+        epr=[_epr()],
         cases=_cases(),
         samples=[_sample(arm, i) for arm in ARMS for i in range(3)],
         rejected=[
@@ -223,6 +224,14 @@ def _cases():
     }
     queries = {"q0": "a black stone", "q1": "</pre><script>alert(1)</script>"}
     return cases_of("things", ["q0", "q1", "q9"], answers=answers, queries=queries, records=records)
+
+
+def _epr():
+    return {
+        **{"arm": "dual-div+knn", "task": "things", "engine": "small", "rows": 60, "taught": 41},
+        **{"prompts": 480, "not_scored": 0, "pairs": {"helpful": 123, "unhelpful": 118}},
+        **{"loss": "1.200 to 0.700", "held_out": "1.210 to 1.150", "steps": 100, "shape": "9 x 9"},
+    }
 
 
 def _orders():

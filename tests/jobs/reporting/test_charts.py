@@ -7,10 +7,10 @@ import pytest
 from jobs.reporting.charts import (
     MAX_CONFUSION,
     _lumped,
-    one_line,
     confusion_heatmap,
     label_coverage,
     metric_bars,
+    one_line,
     umap_map,
 )
 
