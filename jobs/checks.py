@@ -15,6 +15,7 @@ from jobs.errors import ConfigError
 from jobs.kind_rules import check_kind
 from jobs.order_study import check_orders
 from jobs.readers.sources import SourceFile, find
+from jobs.selection_folds import check_folds
 from jobs.tasks import build
 
 RANKS = ("rank", "assemble", "generate", "evaluate", "report")
@@ -42,6 +43,7 @@ def check_config(config: Config, *, until: str) -> None:
     _check_tasks(file)
     check_baselines(config)
     check_orders(config)
+    check_folds(config)
     _check_slices(file)
     for arm in config.arms:
         check_kind(arm, file)

@@ -247,6 +247,11 @@ class Stage2Config(Section):
     cover_tags: bool = True
 
     @property
+    def shows_nothing(self) -> bool:
+        """Whether prompts have no demonstrations by wish."""
+        return self.method == "zero-shot" or self.k == 0
+
+    @property
     def recalls_sparse(self) -> str | None:
         """The sparse encoder that takes part in recall, if one does."""
         return self.sparse_encoder if self.recall_by in ("sparse", "hybrid") else None
@@ -365,7 +370,10 @@ class ReportConfig(Section):
         cases: Queries, by id, for which what each arm showed is put side by side; null: the first
             few on which arms differ.
         bootstrap: Resamples behind the intervals of scores.
-        folds: Folds of the queries in the paired t-test; 10 is the paper's.
+        folds: Folds of the paired t-test; 10 is the paper's.
+        folds_of: `queries`: each arm is selected once and its answers are cut into folds.
+            `selection`: Stage 1 is repeated for each fold, on the corpus without the fold's share,
+            and answers the fold's queries.
         baselines: Arms, or methods, that every arm is compared with; null: `zero-shot`, `random`
             and `knn`. Each more is a comparison that p values are corrected for.
         slices: Columns of `queries.columns.keep` that scores are broken down by.
@@ -377,6 +385,7 @@ class ReportConfig(Section):
     cases: list[str] | None = None
     bootstrap: int = Field(1000, ge=10)
     folds: int = Field(10, ge=2)
+    folds_of: Literal["queries", "selection"] = "queries"
     baselines: list[str] | None = None
     slices: list[str] = Field(default_factory=list)
     orders: OrdersConfig | None = None

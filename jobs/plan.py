@@ -74,7 +74,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
         "select": _select(plans),
         "arms": arms,
         "disk_bytes": _disk(tables, encoders, arms)
-        + sum(one.output_bytes for one in plans.values()),
+        + sum(one.n_folds * one.output_bytes for one in plans.values()),
         "done": _done(config),
     }
     answer["seconds_on_two_cores"] = _seconds(answer)
@@ -181,9 +181,9 @@ def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
         "settings": {name: one.as_dict() for name, one in plans.items()},
         # One encoder after the other: its mapped vectors are gone before the next one's are there.
         "scratch_bytes": max(encoders, default=0),
-        "output_bytes": sum(one.output_bytes for one in plans.values()),
-        "core_seconds": sum(one.core_seconds() for one in plans.values()),
-        "seconds_on_two_cores": sum(one.seconds(2) for one in plans.values()),
+        "output_bytes": sum(one.n_folds * one.output_bytes for one in plans.values()),
+        "core_seconds": sum(one.n_folds * one.core_seconds() for one in plans.values()),
+        "seconds_on_two_cores": sum(one.n_folds * one.seconds(2) for one in plans.values()),
     }
 
 
@@ -206,7 +206,9 @@ def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
     each = _mean_tokens(spec.model, spec.revision, bare) + query + k * (text + answer + 6)
     most = spec.max_model_len - arm.generate.max_tokens
     alone = _mean_tokens(spec.model, spec.revision, bare) + 2 * text + answer + 6
-    trials = _trials(arm, tables["corpus"]["rows"])
+    report = config.file.report
+    n_maps = report.folds if report.folds_of == "selection" else 1
+    trials = n_maps * _trials(arm, tables["corpus"]["rows"])
     n_queries = tables["queries"]["rows"]
     orders = orders_planned(config, arm, n_queries)
     return {

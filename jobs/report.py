@@ -22,6 +22,7 @@ from jobs.reporting.table_files import as_csv
 from jobs.reporting.tables import EPR
 from jobs.reporting.words import records
 from jobs.run import Run
+from jobs.selection_folds import fold_name, folds_of
 from jobs.sweeps import sweeps_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
@@ -88,6 +89,9 @@ def _names(run: Run, encoder: str) -> dict[str, Marker]:
         if marker is None or arm.encoder != encoder or marker in found.values():
             continue
         name = arm.stage1.method
+        folds = folds_of(run, arm)
+        if folds:
+            name = f"{name}, {len(folds)} folds together"
         if name in found:
             name = f"{name} ({arm.name})"
         found[name] = marker
@@ -226,22 +230,25 @@ def _coverage(run: Run, encoder: str) -> Coverage:
 
 
 def _stage1(run: Run) -> list[dict[str, Any]]:
-    return [
-        _shown(marker.stats) | {"encoder": encoder}
-        for encoder in sorted(run.encoder_ids)
-        for marker in _names(run, encoder).values()
-    ]
+    """The facts of every selection; where it is repeated, of each fold."""
+    rows = []
+    for encoder in sorted(run.encoder_ids):
+        for marker in _names(run, encoder).values():
+            first = next(arm for arm in run.arms if run.candidates.get(arm.name) == marker)
+            folds = folds_of(run, first)
+            parts = [run.candidates[fold_name(first.name, fold)] for fold in folds] or [marker]
+            for number, part in enumerate(parts, 1):
+                row = _shown(part.stats) | {"encoder": encoder}
+                rows.append(row | ({"fold": f"{number} of {len(folds)}"} if folds else {}))
+    return rows
 
 
 def _epr(run: Run) -> list[dict[str, Any]]:
     """What the maps of the learned retrievers were learned from, and what came of it."""
     rows = []
-    for arm in run.arms:
-        entry = run.manifest.get("epr", {}).get(arm.name)
-        if entry is None:
-            continue
+    for arm, entry in run.manifest.get("epr", {}).items():
         facts = entry["map"]["stats"]
-        row = {"arm": arm.name} | {name: facts.get(name) for name in EPR if name != "arm"}
+        row = {"arm": arm} | {name: facts.get(name) for name in EPR if name != "arm"}
         for name in ("loss", "held_out"):
             losses = facts.get(name)
             row[name] = losses and f"{losses['before']:.3f} to {losses['after']:.3f}"

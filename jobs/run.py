@@ -1,12 +1,15 @@
 """The state of one run, handed from stage to stage."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs.config import Config
 from jobs.config_schema import Arm
 from jobs.ledger import Ledger, Marker
 from jobs.progress import Progress
+
+if TYPE_CHECKING:
+    from jobs.selection_folds import FoldPlan
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ class Run:
         manifest: What `manifest.json` will say; each stage adds its entry.
         tables: `corpus` and `queries`, once ingested.
         vectors: (encoder name, table name) -> one marker per part of the table.
-        candidates: Arm name -> marker of its candidates; absent: no Stage 1.
+        folds: Where Stage 1 is repeated for each fold, which rows each fold has.
+        candidates: Arm name -> marker of its candidates; absent: no Stage 1. Where there are folds,
+            an arm has those of all its folds together, and each of its folds has its own.
         pool: Marker of the pool version in use, None before annotate.
         demonstrations: Arm name -> one marker per query part.
         prompts: Arm name -> one marker per query part.
@@ -88,6 +93,7 @@ class Run:
     tables: dict[str, Table] = field(default_factory=dict)
     vectors: dict[tuple[str, str], list[Marker]] = field(default_factory=dict)
     encoder_ids: dict[str, str] = field(default_factory=dict)
+    folds: "FoldPlan | None" = None
     candidates: dict[str, Marker] = field(default_factory=dict)
     pool: Marker | None = None
     demonstrations: dict[str, list[Marker]] = field(default_factory=dict)

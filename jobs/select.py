@@ -25,10 +25,11 @@ from jobs.selecting.mapped import Mapped
 from jobs.selecting.merge import candidate_table, decide, peak_bytes
 from jobs.selecting.room import controls_kept
 from jobs.selecting.root import root_of
-from jobs.selecting.setting import Choice, aim_of, dimension_of, n_eligible, plan_of
+from jobs.selecting.setting import Choice, aim_of, dimension_of, plan_of
 from jobs.selecting.side_columns import Bools
 from jobs.selecting.union import union_of
 from jobs.selecting.workers import Workers
+from jobs.selection_folds import fold_name, fold_seed, folds_of, join_candidates, plan_folds
 from jobs.vectors import with_encoder
 from selection.stage1 import DRAWN, MAXIMISE_F, STAGE1
 
@@ -43,18 +44,22 @@ MANY_NEIGHBOURS = 0.25
 
 def run_stage(run: Run) -> None:
     """Choose candidates for every Stage 1 setting in the config."""
+    run.folds = plan_folds(run)
     choices = _choices(run)
-    for encoder in sorted({choice.encoder for choice in choices}):
-        mine = [choice for choice in choices if choice.encoder == encoder]
-        missing = [choice for choice in mine if run.ledger.find(choice.unit("candidates")) is None]
-        if missing:
-            _select(run, encoder, missing)
+    missing: dict[tuple[str, int], list[Choice]] = {}
+    for choice in choices:
+        if run.ledger.find(choice.unit("candidates")) is None:
+            fold = -1 if choice.fold is None else choice.fold
+            missing.setdefault((choice.encoder, fold), []).append(choice)
+    for _, mine in sorted(missing.items()):
+        _select(run, mine)
     run.manifest["selections"] = {}
     for choice in choices:
         marker = run.ledger.find(choice.unit("candidates"))
         assert marker is not None
         _warn(run, choice, marker.stats)
         _record(run, choice, marker)
+    join_candidates(run)
 
 
 def check(arm: Arm) -> None:
@@ -106,29 +111,40 @@ def _choices(run: Run) -> list[Choice]:
     for arm in run.arms:
         if arm.stage1.method == NO_STAGE1:
             continue
-        vectors = [m.fingerprint for m in run.vectors[arm.encoder, "corpus"]]
-        config = relevant(arm.stage1)
-        seed = run.config.file.seed if arm.stage1.method not in DRAWN else arm.seed
-        wishes = read_wishes(arm.stage1, encoder_id=run.encoder_ids[arm.encoder])
-        heeded = sorted({"cost", *arm.stage1.columns_needed()})
-        sides = [
-            [part.marker.stats["sides"][name] for name in heeded]
-            for part in run.tables["corpus"].parts
-        ]
-        spread = run.config.file.select.model_dump()
-        depends = [
-            run.encoder_ids[arm.encoder],
-            config,
-            seed,
-            vectors,
-            sides,
-            wishes.digests(),
-            spread,
-        ]
-        mark = fingerprint("select", VERSION, depends)
-        choice = found.setdefault(mark, Choice(arm.encoder, arm.stage1, seed, mark, wishes))
-        choice.arms.append(arm.name)
+        for fold in folds_of(run, arm) or [None]:
+            mine = _choice(run, arm, fold)
+            name = arm.name if fold is None else fold_name(arm.name, fold)
+            found.setdefault(mine.mark, mine).arms.append(name)
     return list(found.values())
+
+
+def _choice(run: Run, arm: Arm, fold: int | None) -> Choice:
+    vectors = [m.fingerprint for m in run.vectors[arm.encoder, "corpus"]]
+    config = relevant(arm.stage1)
+    seed = run.config.file.seed if arm.stage1.method not in DRAWN else arm.seed
+    wishes = read_wishes(arm.stage1, encoder_id=run.encoder_ids[arm.encoder])
+    heeded = sorted({"cost", *arm.stage1.columns_needed()})
+    sides = [
+        [part.marker.stats["sides"][name] for name in heeded] for part in run.tables["corpus"].parts
+    ]
+    spread = run.config.file.select.model_dump()
+    depends = [
+        run.encoder_ids[arm.encoder],
+        config,
+        seed,
+        vectors,
+        sides,
+        wishes.digests(),
+        spread,
+    ]
+    if fold is not None:
+        assert run.folds is not None
+        seed = fold_seed(seed, fold) if arm.stage1.method in DRAWN else seed
+        groups = [part.marker.stats["sides"]["group"] for part in run.tables["corpus"].parts]
+        depends += [run.folds.digest, fold, groups]
+    return Choice(
+        arm.encoder, arm.stage1, seed, fingerprint("select", VERSION, depends), wishes, fold=fold
+    )
 
 
 def relevant(config: Stage1Config) -> dict[str, Any]:
@@ -146,8 +162,9 @@ def relevant(config: Stage1Config) -> dict[str, Any]:
 # The Ray wiring; the Ray-free functions are in `jobs/selecting`.
 
 
-def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
-    corpus = run.tables["corpus"]
+def _select(run: Run, choices: list[Choice]) -> None:
+    """Make choices of one encoder and one fold, or none, on the same actors."""
+    corpus, encoder, fold = run.tables["corpus"], choices[0].encoder, choices[0].fold
     partitions = {
         number: [marker.as_dict() for marker in markers]
         for number, markers in enumerate(run.vectors_by_partition(encoder))
@@ -163,6 +180,7 @@ def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
         resources=resources,
         n_actors=n_workers(resources, len(partitions)),
         rows=rows,
+        barred=None if fold is None or run.folds is None else run.folds.left_out(fold),
     )
     try:
         for choice in choices:
@@ -275,7 +293,7 @@ def _there(ledger: Ledger, parts: Sequence[Marker], rows: Mapped, ids: list[str]
 
 
 def _warn(run: Run, choice: Choice, facts: dict[str, Any]) -> None:
-    config, n_rows = choice.config, n_eligible(run, choice.encoder)
+    config, n_rows = choice.config, int(facts["N"])
     if facts["forbidden_unknown"]:
         run.progress.warn(
             f"stage1.forbidden: no rows of the corpus, or rows without a vector: "
@@ -355,7 +373,8 @@ def _bound(certificate: dict[str, Any] | None) -> str:
 def _record(run: Run, choice: Choice, marker: Marker) -> None:
     for arm in choice.arms:
         run.candidates[arm] = marker
-    entry = {"candidates": marker.as_dict(), "arms": choice.arms, "encoder": choice.encoder}
+    entry: dict[str, Any] = {"candidates": marker.as_dict(), "arms": choice.arms}
+    entry |= {"encoder": choice.encoder, "fold": choice.fold}
     run.manifest["selections"][choice.mark] = entry
     first = marker.stats["first_negative_gain"]
     if first is not None and choice.config.method == "dual-div":

@@ -18,7 +18,7 @@ from jobs.reporting.charts import (
     sweep_lines,
     umap_map,
 )
-from jobs.reporting.evidence import audit_table, noise_table, paired_table, slice_table
+from jobs.reporting.evidence import audit_table, folds_note, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
 from jobs.reporting.scores import goes_by_scores, score_headline, score_table, type_table
 from jobs.reporting.sweeps import Sweep, alt_text, caption, majority_of, panels_of
@@ -96,6 +96,7 @@ def build_page(model: ReportModel, pictures: Sequence[Picture] | None = None) ->
         notes=[(row["arm"], note) for row in rows for note in _list(row["notes"])],
         samples={s.arm: [x for x in model.samples if x.arm == s.arm] for s in model.samples},
         table1_note=TABLE1_NOTE,
+        folds_note=folds_note(records(model.paired_tests)),
         plain=plain,
     )
     return page.lstrip().encode("utf-8", "replace").decode()  # lone surrogates

@@ -75,6 +75,7 @@ COST: dict[str, tuple[str, Format]] = {
 }
 STAGE1 = {
     "method": "method",
+    "fold": "fold",
     "encoder": "encoder",
     "mode": "mode",
     "merge_mode": "mode of the merge",

@@ -11,7 +11,7 @@ from jobs.cluster import threads
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
-from jobs.selecting.actor import Failure, Floats, Ground, Ints, Plain, SelectWorker
+from jobs.selecting.actor import Barred, Failure, Floats, Ground, Ints, Plain, SelectWorker
 from jobs.selecting.mapped import Stored
 from jobs.vectors import Matrix
 from selection.arrays import rows_of
@@ -54,6 +54,7 @@ class Workers:
         resources: WorkersConfig,
         n_actors: int,
         rows: dict[int, Plain] | None = None,
+        barred: Barred | None = None,
     ) -> None:
         """Start the actors, partitions dealt round-robin.
 
@@ -63,8 +64,10 @@ class Workers:
             resources: Of one actor; with GPUs, sums run there.
             n_actors: Actors wanted.
             rows: Partition number -> markers of its row parts, where side columns are needed.
+            barred: Names the rows of some row parts that are taken as not there; None: none.
         """
         self._out, self._resources, self._rows = out, resources, rows or {}
+        self._barred = barred
         numbers = sorted(partitions)
         self._dealt = [
             {p: partitions[p] for p in numbers[i::n_actors]} for i in range(max(1, n_actors))
@@ -101,6 +104,7 @@ class Workers:
             self._out,
             dealt,
             rows={p: self._rows[p] for p in dealt if p in self._rows},
+            barred=self._barred,
             threads=threads(self._resources),
             device="cuda" if gpus else "cpu",
         )

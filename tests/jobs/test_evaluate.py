@@ -228,3 +228,67 @@ def check_audit(project):
         whole.accuracy,
         next(r["accuracy"] for r in table(project, "summary") if r["arm"] == "main"),
     )
+
+
+def test_a_selection_is_repeated_for_each_fold_and_answers_its_queries_alone(answered):
+    """Documents d0 to d9 have rows in corpus and queries, d10 to d19 in the corpus alone."""
+    rows = [row | {"document": f"d{i % 20}"} for i, row in enumerate(answered.rows)]
+    write_jsonl(answered.root / "corpus" / "a.jsonl", rows)
+    columns = answered.config["corpus"]["columns"]
+    answered.config["corpus"]["columns"] = columns | {"group": "document"}
+    answered.config["report"] = {"folds": 3, "folds_of": "selection"}
+    fixed = {"method": "fixed", "condition_on": "all", "k": 3}
+    answered.config["arms"] = [
+        {"name": "zero-shot", "stage1": "none", "stage2": "zero-shot"},
+        {"name": "random", "stage1": "random"},
+        {"name": "random-fixed", "stage1": "random", "stage2": fixed},
+        {"name": "main", "stage1": "coverage"},
+    ]
+    answered.execute("report")
+    selections = answered.manifest["selections"].values()
+    assert sorted(one["fold"] for one in selections) == [0, 0, 1, 1, 2, 2]
+    document = {row["id"]: row["document"] for row in rows}
+    chosen = {}
+    for one in selections:
+        path = answered.out / one["candidates"]["folder"] / "candidates.parquet"
+        for arm in one["arms"]:
+            chosen[arm] = pq.read_table(path)["id"].to_pylist()
+    # Each leaves out whole documents, and each random draw is one of its own.
+    sizes = [one["candidates"]["stats"]["N"] for one in selections if "main fold" in one["arms"][0]]
+    assert sum(120 - n for n in sizes) == 120
+    assert all(n % 6 == 0 for n in sizes)
+    assert len({tuple(chosen[f"random fold {n}"]) for n in (1, 2, 3)}) == 3
+    queries = [json.loads(line) for line in (answered.root / "queries.jsonl").open()]
+    asked = {row["id"]: row["document"] for row in queries}
+    for arm in ("random", "random-fixed", "main"):
+        check_folds_of(answered, arm, chosen, asked, document)
+    tests = table(answered, "paired_tests")
+    assert {(row["folds"], row["n_folds"], row["n"]) for row in tests} == {
+        ("selection folds", 3, 38)
+    }
+    measured = {row["stage1"]: row for row in table(answered, "candidates")}
+    assert measured["coverage"]["k1"] == 10
+    assert measured["coverage"]["notes"][0] == "means over the selections of 3 folds"
+    page = (answered.out / "report.html").read_text()
+    assert "Selection folds: queries and corpus" in page
+    assert page.count("1 of 3") == 2
+    before = answered.files()
+    answered.execute("report")
+    assert answered.files() == before
+
+
+def check_folds_of(project, arm, chosen, asked, document):
+    """Every query is answered once, from the selection of one fold that has none of its document."""
+    outputs = outputs_of_arm(project, arm)
+    assert sorted(row["id"] for row in outputs) == sorted(asked)
+    folds = {}
+    for row in outputs:
+        shown = set(row["demonstration_ids"])
+        assert shown
+        fits = {n for n in (1, 2, 3) if shown <= set(chosen[f"{arm} fold {n}"])}
+        mine = asked[row["id"]]
+        folds[mine] = folds.get(mine, {1, 2, 3}) & fits
+    # All queries of a document are served by one and the same fold, which is without it.
+    for mine, fits in folds.items():
+        without = {n for n in fits if mine not in {document[i] for i in chosen[f"{arm} fold {n}"]}}
+        assert without

@@ -16,8 +16,8 @@ from jobs.reporting.words import headline, records
 from tests.jobs.report_example import LABELS, example_model, outputs_of
 
 SECTIONS = [
-    *("result", "metrics", "tests", "classes", "slices", "sweeps", "audit", "map", "coverage"),
-    *("stage1", "cost", "cases", "samples", "rejected", "warnings", "config"),
+    *("result", "metrics", "tests", "classes", "slices", "orders", "sweeps", "audit", "map"),
+    *("coverage", "stage1", "epr", "cost", "cases", "samples", "rejected", "warnings", "config"),
 ]
 
 
