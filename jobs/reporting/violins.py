@@ -62,7 +62,8 @@ def _aside(values: NDArray[np.float64]) -> NDArray[np.float64]:
     aside = np.zeros(len(values))
     for value in np.unique(values.round(9)):
         mine = np.flatnonzero(values.round(9) == value)
-        aside[mine] = np.linspace(-0.3, 0.3, len(mine)) if len(mine) > 1 else 0.0
+        step = min(0.08, 0.64 / len(mine))
+        aside[mine] = step * (np.arange(len(mine)) - (len(mine) - 1) / 2)
     return aside
 
 

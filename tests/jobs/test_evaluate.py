@@ -278,7 +278,7 @@ def test_a_selection_is_repeated_for_each_fold_and_answers_its_queries_alone(ans
 
 
 def check_folds_of(project, arm, chosen, asked, document):
-    """Every query is answered once, from the selection of one fold that has none of its document."""
+    """Every query is answered once, from the selection of a fold without its document."""
     outputs = outputs_of_arm(project, arm)
     assert sorted(row["id"] for row in outputs) == sorted(asked)
     folds = {}
