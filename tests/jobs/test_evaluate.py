@@ -237,7 +237,7 @@ def test_a_selection_is_repeated_for_each_fold_and_answers_its_queries_alone(ans
     columns = answered.config["corpus"]["columns"]
     answered.config["corpus"]["columns"] = columns | {"group": "document"}
     answered.config["report"] = {"folds": 3, "folds_of": "selection"}
-    fixed = {"method": "fixed", "condition_on": "all", "k": 3}
+    fixed = {"method": "fixed", "k": 3}
     answered.config["arms"] = [
         {"name": "zero-shot", "stage1": "none", "stage2": "zero-shot"},
         {"name": "random", "stage1": "random"},

@@ -21,6 +21,11 @@ SECTIONS = [
 ]
 
 
+def part_of(page, section):
+    """The HTML of one section."""
+    return page.partition(f'<h2 id="{section}">')[2].partition("<h2")[0]
+
+
 class Tags(HTMLParser):
     """Start tags with attributes, and ids of headings in order."""
 
@@ -125,8 +130,8 @@ def test_hostile_text_in_every_place_stays_text():
 def test_every_table_of_the_page_has_a_name_for_its_file(model, page):
     tables = page_tables(model)
     assert sorted(tables) == [
-        *("audit-1", "candidates", "classes-1", "cost", "examples", "metrics-1", "noise-1"),
-        *("rejected", "slices-1", "stage1", "statuses", "tests-1"),
+        *("audit-1", "candidates", "classes-1", "cost", "epr", "examples", "metrics-1", "noise-1"),
+        *("order_spread-1", "orders-1", "rejected", "slices-1", "stage1", "statuses", "tests-1"),
     ]
     assert page.count("<table>") == len(tables)
     assert page_tables(ReportModel("empty")) == {}
@@ -173,7 +178,7 @@ def test_each_task_has_its_own_headline_and_pictures(model):
     )
     pictures = draw_pictures(doubled)
     assert [picture.task for picture in pictures] == [
-        *("things", "things", "other task", "other task", "things", "", "")
+        *("things", "things", "things", "other task", "other task", "things", "", "")
     ]
     assert len({picture.name for picture in pictures}) == len(pictures)
     page = build_page(doubled, pictures)
@@ -321,3 +326,22 @@ def test_keys_that_no_heading_knows_are_shown_after_the_known_ones():
     )
     assert table.headings == ["T", "N", "z"]
     assert [cell.text for cell in table.rows[0]] == ["corpus", "2", "1"]
+
+
+def test_every_order_and_what_the_retriever_learned_stand_on_the_page(page):
+    orders = part_of(page, "orders")
+    assert orders.count("<figure>") == 1
+    assert "Of random+knn, orders are a draw" in orders
+    # An arm itself and its orders, a row each.
+    assert "Every order (171 rows)" in orders
+    assert "helpful: 123; unhelpful: 118" in part_of(page, "epr")
+    tables = page_tables(example_model())
+    assert len(tables["orders-1"].rows) == 171
+    assert len(tables["order_spread-1"].rows) == 6
+
+
+@pytest.mark.parametrize("kind", ["query folds", "selection folds"])
+def test_the_page_says_what_the_folds_are(kind):
+    model = example_model()
+    shown = replace(model, paired_tests=model.paired_tests.assign(folds=kind))
+    assert kind.capitalize() in part_of(build_page(shown, []), "tests")
