@@ -11,6 +11,8 @@ from jobs.config_epr import EprConfig
 from jobs.config_section import Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
 
+# The method of Stage 2 that shows nothing.
+ZERO_SHOT = "zero-shot"
 Character = Annotated[str, Field(min_length=1, max_length=1)]
 
 
@@ -249,7 +251,7 @@ class Stage2Config(Section):
     @property
     def shows_nothing(self) -> bool:
         """Whether prompts have no demonstrations by wish."""
-        return self.method == "zero-shot" or self.k == 0
+        return self.method == ZERO_SHOT or self.k == 0
 
     @property
     def recalls_sparse(self) -> str | None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from jobs.annotate import usable_labels
 from jobs.cluster import finish, threads
-from jobs.config_schema import Arm, Stage2Config
+from jobs.config_schema import ZERO_SHOT, Arm, Stage2Config
 from jobs.embed_sparse import identify_sparse, sparse_vectors
 from jobs.epr import finish_maps
 from jobs.errors import ConfigError
@@ -29,7 +29,6 @@ from jobs.tasks import task_of
 from selection.mutual_information import KEPT_MOST
 
 VERSION = 4
-ZERO_SHOT = "zero-shot"
 POOL_COLUMNS = ("input", "tags", "group")
 
 

@@ -29,12 +29,18 @@ from jobs.selecting.setting import Choice, aim_of, dimension_of, plan_of
 from jobs.selecting.side_columns import Bools
 from jobs.selecting.union import union_of
 from jobs.selecting.workers import Workers
-from jobs.selection_folds import fold_name, fold_seed, folds_of, join_candidates, plan_folds
+from jobs.selection_folds import (
+    NO_STAGE1,
+    fold_name,
+    fold_seed,
+    folds_of,
+    join_candidates,
+    plan_folds,
+)
 from jobs.vectors import with_encoder
 from selection.stage1 import DRAWN, MAXIMISE_F, STAGE1
 
 VERSION = 4
-NO_STAGE1 = "none"
 # Where vote-k votes for so large a part of the corpus, its votes mean little.
 MANY_NEIGHBOURS = 0.25
 
