@@ -1,8 +1,14 @@
 """The order in which chosen demonstrations are shown."""
 
+import itertools
+import math
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,33 @@ def order_of(ids: Sequence[str]) -> Order:
         return sorted(range(len(demonstrations)), key=lambda i: place[demonstrations[i].id])
 
     return listed
+
+
+def permutations_of(n: int, *, most: int, seed: int) -> list[tuple[int, ...]]:
+    """Return all n! orders of n places, or as many drawn ones as are allowed.
+
+    Args:
+        n: Places.
+        most: The most orders, at least 1; where n! is more, so many are drawn uniformly and without
+            repetition.
+        seed: Of the draw.
+
+    Returns:
+        Permutations of 0 to n - 1, in lexicographic order. O(n most) time where all are taken;
+        drawn ones take more tries the closer `most` is to n!, O(n most log most) at worst.
+    """
+    if math.factorial(n) <= most:
+        return list(itertools.permutations(range(n)))
+    draw = random.Random(seed)
+    drawn: set[tuple[int, ...]] = set()
+    while len(drawn) < most:
+        drawn.add(tuple(draw.sample(range(n), n)))
+    return sorted(drawn)
+
+
+def rearranged(items: Sequence[T], order: Sequence[int]) -> list[T]:
+    """Return the items by an order of their places; places beyond the last item are passed over."""
+    return [items[place] for place in order if place < len(items)]
 
 
 ORDERS: dict[str, Order] = {

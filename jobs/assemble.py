@@ -23,6 +23,7 @@ from jobs.engines import engine_spec, plain_engine
 from jobs.errors import ConfigError
 from jobs.layouts import anchors_of, finish_blocks, layout_facts
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
+from jobs.order_study import write_prompts
 from jobs.rank import shows_nothing
 from jobs.run import Run
 from jobs.tasks import plain_task, task_of
@@ -62,6 +63,7 @@ def run_stage(run: Run) -> None:
     run.manifest["prompts"] = {
         name: [marker.as_dict() for marker in markers] for name, markers in run.prompts.items()
     }
+    write_prompts(run)
 
 
 def check(arm: Arm) -> None:

@@ -20,6 +20,7 @@ from jobs.config_schema import Arm
 from jobs.ledger import Marker
 from jobs.reporting.metrics import Yardstick
 from jobs.run import Run
+from jobs.selection_folds import fold_name, folds_of
 from jobs.tasks import task_of
 from jobs.vectors import Matrix, drawn, random_keys, sample, to_matrix
 from selection.measures import (
@@ -80,25 +81,42 @@ def candidate_rows(run: Run, yardsticks: Mapping[str, Yardstick]) -> list[dict[s
     """
     rows = []
     mine = [arm for arm in run.arms if arm.name in run.candidates]
-    n_threads = threads(run.config.file.cluster.rank)
     for encoder in dict.fromkeys(arm.encoder for arm in mine):
         ground = _ground(run, encoder)
         queries = _queries(run, encoder)
         for arms in _settings(run, [arm for arm in mine if arm.encoder == encoder]):
-            vectors = _vectors(run, arms[0])
-            measured = spread(vectors, ground, threads=n_threads)
-            for task in dict.fromkeys(arm.task for arm in arms):
-                users = [arm for arm in arms if arm.task == task]
-                kind = task_of(run, task).kind
-                if kind == "classification":
-                    held_out = _of_task(run, task, queries)
-                    by_label = labels_of(
-                        _chosen(run, users[0], vectors), held_out, yardsticks[task]
-                    )
-                else:
-                    why = f"an answer of kind {kind} is no single label, so none is looked at"
-                    by_label = {"notes": [why]}
-                rows.append(_named(run, users) | measured | by_label)
+            names = [fold_name(arms[0].name, fold) for fold in folds_of(run, arms[0])]
+            repeats = [
+                _measured(run, name, arms, ground=ground, queries=queries, yardsticks=yardsticks)
+                for name in names or [arms[0].name]
+            ]
+            rows += [mean_of(same) for same in zip(*repeats, strict=True)]
+    return rows
+
+
+def _measured(
+    run: Run,
+    name: str,
+    arms: Sequence[Arm],
+    *,
+    ground: Matrix,
+    queries: Labelled,
+    yardsticks: Mapping[str, Yardstick],
+) -> list[dict[str, Any]]:
+    """The rows of one selection, one a task; `name` is an arm's, or that of one in a fold."""
+    vectors = _vectors(run, name)
+    measured = spread(vectors, ground, threads=threads(run.config.file.cluster.rank))
+    rows = []
+    for task in dict.fromkeys(arm.task for arm in arms):
+        users = [arm for arm in arms if arm.task == task]
+        kind = task_of(run, task).kind
+        if kind == "classification":
+            held_out = _of_task(run, task, queries)
+            by_label = labels_of(_chosen(run, name, task, vectors), held_out, yardsticks[task])
+        else:
+            why = f"an answer of kind {kind} is no single label, so none is looked at"
+            by_label = {"notes": [why]}
+        rows.append(_named(run, name, users) | measured | by_label)
     return rows
 
 
@@ -158,6 +176,24 @@ def labels_of(chosen: Chosen, held_out: Labelled, yardstick: Yardstick) -> dict[
     return row
 
 
+def mean_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One row for the selections of all folds: means of what is measured, rounded where counted.
+
+    A measure that is missing in some folds is the mean of the others.
+    """
+    if len(rows) == 1:
+        return dict(rows[0])
+    found = dict(rows[0])
+    for name in {name: None for row in rows for name in row}:
+        values = [row.get(name) for row in rows]
+        known = [value for value in values if isinstance(value, int | float)]
+        if known:
+            mean = sum(known) / len(known)
+            found[name] = round(mean) if all(isinstance(value, int) for value in known) else mean
+    notes = dict.fromkeys(note for row in rows for note in row["notes"])
+    return found | {"notes": [f"means over the selections of {len(rows)} folds", *notes]}
+
+
 def _notes(n_labelled: int, n_queries: int, corpus: npt.NDArray[np.int64]) -> list[str]:
     """Why a measure by labels is missing."""
     if not n_labelled:
@@ -183,8 +219,8 @@ def _settings(run: Run, arms: Sequence[Arm]) -> list[list[Arm]]:
     return list(found.values())
 
 
-def _named(run: Run, arms: Sequence[Arm]) -> dict[str, Any]:
-    marker: Marker = run.candidates[arms[0].name]
+def _named(run: Run, name: str, arms: Sequence[Arm]) -> dict[str, Any]:
+    marker: Marker = run.candidates[name]
     return {
         "task": arms[0].task,
         "encoder": arms[0].encoder,
@@ -199,13 +235,13 @@ def _ground(run: Run, encoder: str) -> Matrix:
     return sample(run.ledger, partitions, size=GROUND_ROWS, seed=run.config.file.seed)[1]
 
 
-def _vectors(run: Run, arm: Arm) -> Matrix:
-    return to_matrix(run.ledger.read(run.candidates[arm.name], ["vector"])["vector"])
+def _vectors(run: Run, name: str) -> Matrix:
+    return to_matrix(run.ledger.read(run.candidates[name], ["vector"])["vector"])
 
 
-def _chosen(run: Run, arm: Arm, vectors: Matrix) -> Chosen:
-    ids = run.ledger.read(run.candidates[arm.name], ["id"])["id"].to_pylist()
-    labels = usable_labels(run, arm.name, task_of(run, arm.task))
+def _chosen(run: Run, name: str, task: str, vectors: Matrix) -> Chosen:
+    ids = run.ledger.read(run.candidates[name], ["id"])["id"].to_pylist()
+    labels = usable_labels(run, name, task_of(run, task))
     return Chosen(vectors, [labels.get(row_id) for row_id in ids])
 
 

@@ -13,7 +13,9 @@ from jobs.errors import ConfigError
 from jobs.files.places import absolute, plain
 from jobs.kind_rules import check_kind
 from jobs.nightly import check_nightly
+from jobs.order_study import check_orders
 from jobs.readers.sources import SourceFile, find
+from jobs.selection_folds import check_folds
 from jobs.tasks import build
 
 RANKS = ("rank", "assemble", "generate", "evaluate", "report")
@@ -43,6 +45,8 @@ def check_config(config: Config, *, until: str) -> None:
     _check_tasks(file)
     check_baselines(config)
     check_nightly(config)
+    check_orders(config)
+    check_folds(config)
     _check_slices(file)
     for arm in config.arms:
         check_kind(arm, file)

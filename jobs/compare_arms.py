@@ -59,6 +59,7 @@ def compare_task(
         n_folds=report.folds,
         seed=yardstick.seed,
         noise=noise,
+        dealt=None if run.folds is None else run.folds.of_query,
     )
     records = pool_labels(run)
     return {

@@ -13,6 +13,8 @@ from jobs.config_section import Bytes, Section, Seed
 from jobs.config_select import SelectConfig, Stage1Config
 from jobs.config_storage import StorageConfig
 
+# The method of Stage 2 that shows nothing.
+ZERO_SHOT = "zero-shot"
 Character = Annotated[str, Field(min_length=1, max_length=1)]
 
 
@@ -250,6 +252,11 @@ class Stage2Config(Section):
     cover_tags: bool = True
 
     @property
+    def shows_nothing(self) -> bool:
+        """Whether prompts have no demonstrations by wish."""
+        return self.method == ZERO_SHOT or self.k == 0
+
+    @property
     def recalls_sparse(self) -> str | None:
         """The sparse encoder that takes part in recall, if one does."""
         return self.sparse_encoder if self.recall_by in ("sparse", "hybrid") else None
@@ -394,6 +401,22 @@ class TimeoutsConfig(Section):
     stall_s: float | None = Field(1800.0, gt=0)
 
 
+class OrdersConfig(Section):
+    """How much the order of the demonstrations matters: the same ones in every order.
+
+    Attributes:
+        arms: Names of the arms that are tried; null: all that show at least 2 demonstrations, those
+            with `repeat` apart.
+        queries: How many queries are asked in every order, the same for all arms, drawn by the
+            seed.
+        most: The most orders; where k! is more, so many are drawn by the seed. 120 is 5!.
+    """
+
+    arms: list[str] | None = None
+    queries: int = Field(50, ge=1)
+    most: int = Field(120, ge=2, le=5040)
+
+
 class ReportConfig(Section):
     """What is measured and what the report shows.
 
@@ -403,10 +426,14 @@ class ReportConfig(Section):
         cases: Queries, by id, for which what each arm showed is put side by side; null: the first
             few on which arms differ.
         bootstrap: Resamples behind the intervals of scores.
-        folds: Folds of the queries in the paired t-test; 10 is the paper's.
+        folds: Folds of the paired t-test; 10 is the paper's.
+        folds_of: `queries`: each arm is selected once and its answers are cut into folds.
+            `selection`: Stage 1 is repeated for each fold, on the corpus without the fold's share,
+            and answers the fold's queries.
         baselines: Arms, or methods, that every arm is compared with; null: `zero-shot`, `random`
             and `knn`. Each more is a comparison that p values are corrected for.
         slices: Columns of `queries.columns.keep` that scores are broken down by.
+        orders: Answers some queries anew in every order of their demonstrations; null: none.
     """
 
     map_rows: int = Field(20_000, ge=0, le=20_000)
@@ -414,8 +441,10 @@ class ReportConfig(Section):
     cases: list[str] | None = None
     bootstrap: int = Field(1000, ge=10)
     folds: int = Field(10, ge=2)
+    folds_of: Literal["queries", "selection"] = "queries"
     baselines: list[str] | None = None
     slices: list[str] = Field(default_factory=list)
+    orders: OrdersConfig | None = None
 
 
 class ConfigFile(Section):

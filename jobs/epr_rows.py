@@ -1,6 +1,7 @@
 """What a learned map is trained on: labelled texts, never a query, and the records tried with each.
 
-A text is never tried with itself or with a near copy: that would give the answer away.
+A text is never tried with itself, with a near copy or, as queries are, with a record of its own
+group: that would give the answer away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from inference.tasks import Task, canonical
 from jobs.annotate import usable_labels
 from jobs.config_schema import Arm
 from jobs.ledger import Ledger, Marker
+from jobs.rank_context import group_keys
 from jobs.run import Run
 from jobs.selecting.id_files import read_ids
 from jobs.selecting.inputs import require_found
@@ -32,9 +34,11 @@ ROW_SCHEMA = pa.schema(
         ("input", pa.large_string()),
         ("label", pa.string()),
         ("status", pa.string()),
+        ("group", pa.string()),
     ]
 )
 COLUMNS = ["id", "input", "label"]
+POOL_COLUMNS = ["id", "input", "group"]
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,14 @@ class Texts:
         inputs: n texts.
         labels: n labels of the task.
         vectors: (n, d) float32.
+        groups: n groups, None for none; None where groups are not heeded.
     """
 
     ids: list[str]
     inputs: list[str]
     labels: list[str]
     vectors: Matrix
+    groups: list[str | None] | None = None
 
     @property
     def tie_rank(self) -> npt.NDArray[np.int64]:
@@ -76,9 +82,11 @@ def training_rows(run: Run, arm: Arm) -> pa.Table:
     assert run.pool is not None
     task = task_of(run, arm.task)
     labels = usable_labels(run, arm.name, task)
-    pool = run.ledger.read(run.pool, ["id", "input"])
-    inputs = dict(zip(pool["id"].to_pylist(), pool["input"].to_pylist(), strict=True))
-    found = {row_id: (inputs[row_id], label) for row_id, label in labels.items()}
+    pool = {row["id"]: row for row in run.ledger.read(run.pool, POOL_COLUMNS).to_pylist()}
+    found = {
+        row_id: (pool[row_id]["input"], label, pool[row_id]["group"])
+        for row_id, label in labels.items()
+    }
     found |= _also(run, arm, task)
     ids = sorted(found)
     copies = _asked(run, [found[row_id][0] for row_id in ids])
@@ -89,8 +97,9 @@ def training_rows(run: Run, arm: Arm) -> pa.Table:
         )
     ids = [row_id for row_id, copy in zip(ids, copies, strict=True) if not copy]
     kept = [ids[i] for i in drawn(random_keys(ids, arm.seed), arm.stage2.epr.rows)]
-    columns = [kept, [found[i][0] for i in kept], [found[i][1] for i in kept]]
-    return pa.table([*columns, [str(Status.OK)] * len(kept)], schema=ROW_SCHEMA)
+    inputs, names, groups = ([found[row_id][at] for row_id in kept] for at in range(3))
+    ok = [str(Status.OK)] * len(kept)
+    return pa.table([kept, inputs, names, ok, _heeded(arm, groups)], schema=ROW_SCHEMA)
 
 
 def pool_table(run: Run, arm: Arm) -> pa.Table:
@@ -99,16 +108,22 @@ def pool_table(run: Run, arm: Arm) -> pa.Table:
     labels = usable_labels(run, arm.name, task_of(run, arm.task))
     vectors = run.ledger.read(run.candidates[arm.name], ["id", "vector"])
     vectors = vectors.filter(pc.is_in(vectors["id"], value_set=pa.array(list(labels), pa.string())))
-    texts = run.ledger.read(run.pool, ["id", "input"])
-    inputs = dict(zip(texts["id"].to_pylist(), texts["input"].to_pylist(), strict=True))
+    pool = {row["id"]: row for row in run.ledger.read(run.pool, POOL_COLUMNS).to_pylist()}
     ids = vectors["id"].to_pylist()
-    vectors = vectors.append_column("input", pa.array([inputs[i] for i in ids], pa.large_string()))
-    return vectors.append_column("label", pa.array([labels[i] for i in ids], pa.string()))
+    inputs, groups = ([pool[row_id][name] for row_id in ids] for name in ("input", "group"))
+    vectors = vectors.append_column("input", pa.array(inputs, pa.large_string()))
+    vectors = vectors.append_column("label", pa.array([labels[i] for i in ids], pa.string()))
+    return vectors.append_column("group", pa.array(_heeded(arm, groups), pa.string()))
+
+
+def _heeded(arm: Arm, groups: list[str | None]) -> list[str | None]:
+    """The groups, or none of them where an arm's queries are shown their own group too."""
+    return groups if arm.stage2.exclude_same_group else [None] * len(groups)
 
 
 def read_rows(ledger: Ledger, rows: Marker, vectors: Marker) -> Texts:
     """Training rows that have a vector."""
-    texts = ledger.read(rows, COLUMNS)
+    texts = ledger.read(rows, [*COLUMNS, "group"])
     embedded = ledger.read(vectors, ["vector", "status"])
     usable = pc.equal(embedded["status"], str(Status.OK))
     return _texts(texts.filter(usable), to_matrix(embedded.filter(usable)["vector"]))
@@ -121,7 +136,9 @@ def read_pool(ledger: Ledger, pool: Marker) -> Texts:
 
 
 def allowed_pairs(rows: Texts, records: Texts, *, ceiling: float | None) -> Bools:
-    """Which records may be tried with which rows: no row's own, no near copy, none too similar.
+    """Which records may be tried with which rows, by the rules that hold for queries.
+
+    Never a row's own record, a near copy, one of its group, or one that is too similar.
 
     Args:
         rows: m texts.
@@ -135,6 +152,8 @@ def allowed_pairs(rows: Texts, records: Texts, *, ceiling: float | None) -> Bool
         (near_keys(rows.inputs), near_keys(records.inputs)),
         (text_keys(rows.ids), text_keys(records.ids)),
     ]
+    if rows.groups is not None and records.groups is not None:
+        same.append((group_keys(rows.groups, none=1), group_keys(records.groups, none=0)))
     return guarded(rows.vectors, records.vectors, ceiling=ceiling, same=same)
 
 
@@ -153,18 +172,20 @@ def candidates_of(
 
 
 def _texts(table: pa.Table, vectors: Matrix) -> Texts:
-    return Texts(*(table[name].to_pylist() for name in COLUMNS), vectors)
+    return Texts(
+        *(table[name].to_pylist() for name in COLUMNS), vectors, table["group"].to_pylist()
+    )
 
 
-def _also(run: Run, arm: Arm, task: Task) -> Mapping[str, tuple[str, str]]:
-    """Text and label of the rows that the config names beside the pool, by id."""
+def _also(run: Run, arm: Arm, task: Task) -> Mapping[str, tuple[str, str, str | None]]:
+    """Text, label and group of the rows that the config names beside the pool, by id."""
     if arm.stage2.epr.also is None:
         return {}
     key = f"arm {arm.name}: stage2.epr.also"
     ids = read_ids(arm.stage2.epr.also, key=key).ids
     wanted, found = pa.array(ids, pa.string()), {}
     for part in run.tables["corpus"].parts:
-        table = run.ledger.read(part.marker, [*COLUMNS, "status"])
+        table = run.ledger.read(part.marker, [*COLUMNS, "status", "group"])
         here = pc.and_(
             pc.is_in(table["id"], value_set=wanted), pc.equal(table["status"], str(Status.OK))
         )
@@ -177,7 +198,11 @@ def _also(run: Run, arm: Arm, task: Task) -> Mapping[str, tuple[str, str]]:
             f"{arm.name}: {n_without} of {len(ids)} rows of stage2.epr.also have no label of task "
             f"{task.name}; the map is not learned from them"
         )
-    return {i: (found[i]["input"], label) for i, label in labels.items() if label is not None}
+    return {
+        i: (found[i]["input"], label, found[i]["group"])
+        for i, label in labels.items()
+        if label is not None
+    }
 
 
 def _asked(run: Run, inputs: Sequence[str]) -> Bools:

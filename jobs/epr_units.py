@@ -61,7 +61,7 @@ def begun(run: Run, arm: Arm, engine: EngineSpec) -> Course:
     unit = Unit(f"epr/{mark}", "rows", mark)
     rows = run.ledger.find(unit) or run.ledger.commit(unit, table)
     table = pool_table(run, arm)
-    texts = table.select(COLUMNS).to_pylist()
+    texts = table.select([*COLUMNS, "group"]).to_pylist()
     mark = fingerprint("epr pool", VERSION, run.candidates[arm.name].checksum, texts)
     unit = Unit(f"epr/{mark}", "pool", mark)
     return Course(arm, engine, rows, run.ledger.find(unit) or run.ledger.commit(unit, table))

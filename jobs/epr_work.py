@@ -136,6 +136,10 @@ class EprTrainWork:
             "taught": trained.n_rows,
             "prompts": scores.num_rows,
             "not_scored": scores["score"].null_count,
+            "pairs": {
+                "helpful": int((lessons.positives >= 0).sum()),
+                "unhelpful": int((lessons.negatives >= 0).sum()),
+            },
             "loss": asdict(trained.losses),
             "held_out": None if unseen is None else asdict(unseen),
             "steps": trained.n_steps,

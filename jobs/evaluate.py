@@ -18,6 +18,7 @@ from jobs.embed import ROLES
 from jobs.files.inputs import stamps
 from jobs.files.scratch import local_folder
 from jobs.ledger import Marker, Unit, fingerprint
+from jobs.order_scores import answer_scorer, order_tables
 from jobs.rank import shows_nothing
 from jobs.reporting.answer_metrics import (
     AnswerYardstick,
@@ -31,6 +32,8 @@ from jobs.reporting.metric_tables import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     NOISE_SCHEMA,
+    ORDER_SPREAD_SCHEMA,
+    ORDERS_SCHEMA,
     PAIRED_TESTS_SCHEMA,
     SCORES_SCHEMA,
     SLICE_DIFFERENCES_SCHEMA,
@@ -39,12 +42,13 @@ from jobs.reporting.metric_tables import (
     to_arrow,
 )
 from jobs.reporting.metrics import ArmMetrics, Yardstick, summarise
+from jobs.reporting.orders import label_scorer
 from jobs.run import Part, Run
 from jobs.select import NO_STAGE1
 from jobs.storage import reading
 from jobs.tasks import plain_task, task_of
 
-VERSION = 3
+VERSION = 4
 
 Rows = dict[str, list[dict[str, Any]]]
 Outputs = dict[str, pd.DataFrame]
@@ -70,8 +74,10 @@ TABLES = {
     "scores": SCORES_SCHEMA,
     "answers": ANSWERS_SCHEMA,
     "candidates": CANDIDATES_SCHEMA,
+    "orders": ORDERS_SCHEMA,
+    "order_spread": ORDER_SPREAD_SCHEMA,
 }
-IN_JSON = ("summary", "scores", "comparisons", "paired_tests", "noise")
+IN_JSON = ("summary", "scores", "comparisons", "paired_tests", "noise", "order_spread")
 
 
 # What it needs: the outputs of every arm.
@@ -91,9 +97,10 @@ def run_stage(run: Run) -> None:
 
 
 def _mark(run: Run) -> str:
-    outputs = {
-        name: [marker.checksum for marker in markers] for name, markers in run.outputs.items()
-    }
+    outputs = [
+        {name: [marker.checksum for marker in markers] for name, markers in made.items()}
+        for made in (run.outputs, run.order_outputs)
+    ]
     tasks = {a.task: plain_task(task_of(run, a.task)) for a in run.arms}
     labels = run.tables["corpus"].counts("labels")
     gold = [part.content for part in run.tables["queries"].parts]
@@ -155,7 +162,8 @@ def _measure_labels(run: Run, task: str, arms: list[Arm], outputs: Outputs) -> R
     compared = compare_task(run, outputs, summary=rows["summary"], yardstick=yardstick)
     for name, found in compared.items():
         rows[name] = rows.get(name, []) + found
-    return rows
+    scorer = label_scorer(yardstick.labels)
+    return rows | order_tables(run, arms, outputs, scorer=scorer, fields=arm_fields)
 
 
 def _measure_answers(run: Run, task: str, arms: list[Arm], outputs: Outputs) -> Rows:
@@ -175,7 +183,8 @@ def _measure_by(yardstick: AnswerYardstick, run: Run, arms: list[Arm], outputs: 
     }
     rows = _rows_of([one.metrics for one in measured.values()])
     rows["scores"] += compare_answers(measured, against=_random(arms), yardstick=yardstick)
-    return rows
+    scorer = answer_scorer(yardstick)
+    return rows | order_tables(run, arms, outputs, scorer=scorer, fields=arm_fields)
 
 
 def _rows_of(metrics: list[ArmMetrics]) -> Rows:

@@ -67,9 +67,12 @@ def run_stage(run: Run) -> None:
         for arm in arms:
             warn_of_many(run, arm)
         _generate(run, spec, arms)
-    run.manifest["outputs"] = {
-        name: [marker.as_dict() for marker in markers] for name, markers in run.outputs.items()
-    }
+    for entry, made in (("outputs", run.outputs), ("order_outputs", run.order_outputs)):
+        run.manifest[entry] = {
+            name: [marker.as_dict() for marker in markers] for name, markers in made.items()
+        }
+    if not run.order_outputs:
+        del run.manifest["order_outputs"]
     run.manifest["cached_tokens"] = {
         name: cached_share(markers) for name, markers in run.outputs.items()
     }
@@ -99,14 +102,15 @@ class GenerateWork:
     spec: EngineSpec
     start: Callable[[EngineSpec], VllmEngine] = VllmEngine
     engine: VllmEngine | None = field(default=None)
-    arm: str | None = None
+    asks: str | None = None
 
     def __call__(self, payload: dict[str, Any]) -> Marker:
         """Answer the prompts of one arm and part.
 
         Args:
-            payload: `unit`, `arm`, `prompts`, `rows`, `pool` (markers), `task`, `generate`,
-                `prompt` (plain data), `seed`, `run_id`.
+            payload: `unit`, `arm`, `study` (absent or null: the arm's own prompts), `prompts`,
+                `rows` (null: gold is left out), `pool` (markers), `task`, `generate`, `prompt`
+                (plain data), `seed`, `run_id`.
 
         Returns:
             Marker of the outputs, one row a query.
@@ -122,10 +126,11 @@ class GenerateWork:
             if self.engine is None:
                 with pulse.loading():
                     self.engine = self.start(self.spec)
-            if self.arm not in (None, payload["arm"]):
+            asks = f"{payload['arm']} {payload.get('study') or ''}"
+            if self.asks not in (None, asks):
                 # Cached tokens are those that an arm's own prompts share.
                 self.engine.forget()
-            self.arm = payload["arm"]
+            self.asks = asks
             return self._answer(ledger, unit, payload)
         except EngineError as error:
             raise ClusterError(f"generate: {error}.") from error
@@ -133,7 +138,7 @@ class GenerateWork:
     def _answer(self, ledger: Ledger, unit: Unit, payload: dict[str, Any]) -> Marker:
         task = task_from(payload["task"])
         prompts = ledger.read(Marker(**payload["prompts"])).to_pylist()
-        asked = ledger.read(Marker(**payload["rows"]), ["input", "output", "label"]).to_pylist()
+        golds = _golds(ledger, task, payload["rows"], len(prompts))
         config = GenerateConfig.model_validate(payload["generate"])
         if config.stop is None:
             stop = stop_strings(task, PromptSpec(format=payload["prompt"]["format"]))
@@ -149,8 +154,8 @@ class GenerateWork:
             )
         wall_s = time.monotonic() - started
         rows = [
-            output_row(row, answers.get(row["id"]), payload, gold=gold_answer(task, query).value)
-            for row, query in zip(prompts, asked, strict=True)
+            output_row(row, answers.get(row["id"]), payload, gold=gold)
+            for row, gold in zip(prompts, golds, strict=True)
         ]
         table = pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
         stats = self._stats(table, rows, wall_s)
@@ -227,6 +232,14 @@ def output_row(
     }
 
 
+def _golds(ledger: Ledger, task: Task, rows: Mapping[str, Any] | None, n: int) -> list[str | None]:
+    """The gold answers of n prompts, where the rows that they ask for are given."""
+    if rows is None:
+        return [None] * n
+    asked = ledger.read(Marker(**rows), ["input", "output", "label"]).to_pylist()
+    return [gold_answer(task, row).value for row in asked]
+
+
 def _json(scores: Mapping[str, float] | None) -> str | None:
     return None if scores is None else json.dumps(dict(scores))
 
@@ -235,52 +248,79 @@ def _json(scores: Mapping[str, float] | None) -> str | None:
 
 
 def _generate(run: Run, spec: EngineSpec, arms: list[Arm]) -> None:
-    units = {arm.name: _units(run, spec, arm) for arm in arms}
-    for name, mine in units.items():
-        # A reader that globs the folder must not meet parts of another run.
-        keep = {f"{unit.name}{end}" for unit, _ in mine for end in (".parquet", ".done.json")}
-        run.ledger.store.remove_others(f"outputs/{name}", keep)
+    own = {arm.name: _units(run, spec, arm) for arm in arms}
+    orders = {arm.name: _order_units(run, spec, arm) for arm in arms}
+    for folder, units in (("outputs", own), ("order_outputs", orders)):
+        # Orders that are not asked for today stay: they may be tomorrow.
+        for name, mine in ((name, mine) for name, mine in units.items() if mine):
+            # A reader that globs the folder must not meet parts of another run.
+            keep = {f"{unit.name}{end}" for unit, _ in mine for end in (".parquet", ".done.json")}
+            run.ledger.store.remove_others(f"{folder}/{name}", keep)
+    units = [unit for arm in arms for unit in (*own[arm.name], *orders[arm.name])]
     markers = finish(
         run,
-        [unit for arm in arms for unit in units[arm.name]],
+        units,
         GenerateWork(run.out, spec),
         stage="generate",
         workers=with_gpus(run.config.file.cluster.generate, spec.tensor_parallel_size or 1),
         stateful=True,
     )
+    made = dict(zip((unit for unit, _ in units), markers, strict=True))
     for arm in arms:
-        n = len(units[arm.name])
-        run.outputs[arm.name], markers = markers[:n], markers[n:]
+        run.outputs[arm.name] = [made[unit] for unit, _ in own[arm.name]]
+        if orders[arm.name]:
+            run.order_outputs[arm.name] = [made[unit] for unit, _ in orders[arm.name]]
         _warn_of_losses(run, arm.name)
 
 
 def _units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, Any]]]:
     task = plain_task(task_of(run, arm.task))
-    parts = run.tables["queries"].parts
     units = []
-    pairs = zip(parts, run.prompts[arm.name], strict=True)
+    pairs = zip(run.tables["queries"].parts, run.prompts[arm.name], strict=True)
     for part, prompts in pairs:
         # Gold labels are not among what answers depend on: evaluate takes them as they are then.
         depends = [prompts.checksum, part.marker.stats["texts"], task, plain_engine(spec)]
-        sampling = [arm.generate.model_dump(), arm.prompt.format, arm.seed]
-        # What was answered before there were repeats is not answered again.
-        sampling += [arm.repeat] if arm.repeat else []
-        mark = fingerprint("generate", VERSION, depends, sampling, arm.name)
+        mark = fingerprint("generate", VERSION, depends, _sampling(arm), arm.name)
         unit = Unit(f"outputs/{arm.name}", part.name, mark)
-        payload = {
-            "unit": asdict(unit),
-            "arm": arm.name,
-            "rows": part.marker.as_dict(),
-            "prompts": prompts.as_dict(),
-            "task": task,
-            "generate": arm.generate.model_dump(),
-            "seed": arm.seed,
-            "prompt": {name: getattr(arm.prompt, name) for name in ("format", "negative_pairs")},
-            "pool": None if run.pool is None else run.pool.as_dict(),
-            "run_id": run.manifest.get("run_id"),
-        }
-        units.append((unit, payload))
+        own = {"unit": asdict(unit), "study": None, "rows": part.marker.as_dict()}
+        units.append((unit, _payload(run, arm, prompts) | own))
     return units
+
+
+def _order_units(run: Run, spec: EngineSpec, arm: Arm) -> list[tuple[Unit, dict[str, Any]]]:
+    """The arm's prompts in other orders, where these are tried."""
+    if arm.name not in run.order_prompts:
+        return []
+    task = plain_task(task_of(run, arm.task))
+    units = []
+    pairs = zip(run.tables["queries"].parts, run.order_prompts[arm.name], strict=True)
+    for part, prompts in pairs:
+        depends = [prompts.checksum, task, plain_engine(spec)]
+        mark = fingerprint("generate orders", VERSION, depends, _sampling(arm), arm.name)
+        unit = Unit(f"order_outputs/{arm.name}", part.name, mark)
+        own = {"unit": asdict(unit), "study": "orders", "rows": None}
+        units.append((unit, _payload(run, arm, prompts) | own))
+    return units
+
+
+def _sampling(arm: Arm) -> list[Any]:
+    # What was answered before there were repeats is not answered again.
+    again = [arm.repeat] if arm.repeat else []
+    return [arm.generate.model_dump(), arm.prompt.format, arm.seed, *again]
+
+
+def _payload(run: Run, arm: Arm, prompts: Marker) -> dict[str, Any]:
+    """What the parts of an arm have in common, as plain data."""
+    return {
+        "arm": arm.name,
+        "prompts": prompts.as_dict(),
+        "task": plain_task(task_of(run, arm.task)),
+        "generate": arm.generate.model_dump(),
+        "seed": arm.seed,
+        "prompt": {name: getattr(arm.prompt, name) for name in ("format", "negative_pairs")},
+        "pool": None if run.pool is None else run.pool.as_dict(),
+        "run_id": run.manifest.get("run_id"),
+    }
 
 
 def _warn_of_losses(run: Run, arm: str) -> None:

@@ -25,6 +25,7 @@ from jobs.engines import engine_spec, tokenizer_of
 from jobs.errors import ConfigError
 from jobs.files.inputs import open_input
 from jobs.ledger import Ledger
+from jobs.order_study import orders_planned
 from jobs.plan_cluster import Machines, machines_of
 from jobs.plan_cost import Planned, cost, on_nodes
 from jobs.plan_rates import Rates
@@ -265,8 +266,8 @@ def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
         "settings": {name: one.as_dict() for name, one in plans.items()},
         # One encoder after the other: its mapped vectors are gone before the next one's are there.
         "scratch_bytes": max(encoders, default=0),
-        "output_bytes": sum(one.output_bytes for one in plans.values()),
-        "core_seconds": sum(one.core_seconds() for one in plans.values()),
+        "output_bytes": sum(one.n_folds * one.output_bytes for one in plans.values()),
+        "core_seconds": sum(one.n_folds * one.core_seconds() for one in plans.values()),
     }
 
 
@@ -289,9 +290,14 @@ def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
     each = _mean_tokens(spec.model, spec.revision, bare) + query + k * (text + answer + 6)
     most = spec.max_model_len - arm.generate.max_tokens
     alone = _mean_tokens(spec.model, spec.revision, bare) + 2 * text + answer + 6
-    trials = _trials(arm, tables["corpus"]["rows"])
+    report = config.file.report
+    n_maps = report.folds if report.folds_of == "selection" else 1
+    trials = n_maps * _trials(arm, tables["corpus"]["rows"])
     n_queries = tables["queries"]["rows"]
+    orders = orders_planned(config, arm, n_queries)
     return {
+        "orders": orders,
+        "order_prompt_tokens": round(each * orders["prompts"]) if orders else 0,
         "content_free_prompts": prompts_planned(arm, n_queries, k=k),
         "epr_prompts": trials,
         "epr_prompt_tokens": round(trials * alone),

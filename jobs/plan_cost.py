@@ -114,7 +114,8 @@ def _start_s(rates: Rates) -> float:
 
 
 def _prompt_tokens(arm: Mapping[str, Any]) -> int:
-    return int(arm["prompt_tokens"] + arm["content_free_prompts"] * CONTENT_FREE_TOKENS)
+    asked = arm["prompt_tokens"] + arm["order_prompt_tokens"]
+    return int(asked + arm["content_free_prompts"] * CONTENT_FREE_TOKENS)
 
 
 def _prompt_pace(planned: Planned, machines: Machines, rates: Rates) -> dict[str, float]:
@@ -149,7 +150,7 @@ def _select_seconds(planned: Planned, machines: Machines, rates: Rates, n_worker
     total = 0.0
     for plan in planned.plans.values():
         busy = min(machines.cpus, plan.sizes.threads * min(n_workers, plan.sizes.n_partitions))
-        total += plan.core_seconds() / pace / max(1.0, busy) + fixed
+        total += plan.n_folds * (plan.core_seconds() / pace / max(1.0, busy) + fixed)
     return total
 
 
@@ -221,8 +222,11 @@ def disk(planned: Planned, rates: Rates) -> dict[str, int]:
     for name, one in planned.encoders.items():
         each = rates.get("encoders", name, "bytes_per_row")
         vectors += n_rows * float(each) if each else one["vector_bytes"]
-    chosen = sum(plan.output_bytes for plan in planned.plans.values())
-    prompts = sum(2 * one["prompt_tokens"] * TOKEN_BYTES for one in planned.arms.values())
+    chosen = sum(plan.n_folds * plan.output_bytes for plan in planned.plans.values())
+    prompts = sum(
+        2 * (one["prompt_tokens"] + one["order_prompt_tokens"]) * TOKEN_BYTES
+        for one in planned.arms.values()
+    )
     return {
         "rows": int(rows),
         "vectors": int(vectors),

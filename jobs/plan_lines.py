@@ -25,7 +25,8 @@ def _choice(plan: Stage1Plan) -> str:
     parts = "one partition"
     if sizes.n_partitions > 1:
         parts = f"{sizes.n_partitions:,} partitions of about {sizes.mean:,}"
-    return f"{count} of {sizes.n_rows:,} rows in {parts}; {_mode(plan.local)}"
+    folds = f"; repeated for {plan.n_folds} folds, each without its share" * (plan.n_folds > 1)
+    return f"{count} of {sizes.n_rows:,} rows in {parts}; {_mode(plan.local)}{folds}"
 
 
 def _mode(effort: Effort) -> str:
@@ -69,18 +70,18 @@ def _resident(plan: Stage1Plan) -> str:
 
 
 def _time(plan: Stage1Plan) -> str:
-    work = plan.work
+    work, each = plan.work, " for each fold" * (plan.n_folds > 1)
     merging = work.merging + work.control
     parts = {"local": work.local, "merges": merging, "judging": work.judging}
     parts["certificate"] = work.certificate
     shown = ", ".join(f"{name} {span(plan.core_seconds(n))}" for name, n in parts.items() if n)
     if plan.sizes.stage1.method not in MAXIMISE_F:
-        return f"core time: about {span(plan.core_seconds())} ({shown})"
+        return f"core time{each}: about {span(plan.core_seconds())} ({shown})"
     full = span(plan.core_seconds(work.full))
     proof = {"left": "from the choice", "full": "full"}.get(plan.certificate, plan.certificate)
     if plan.certificate != "full":
         proof += f", full would take {full} more"
-    return f"core time: about {span(plan.core_seconds())} ({shown}); certificate: {proof}"
+    return f"core time{each}: about {span(plan.core_seconds())} ({shown}); certificate: {proof}"
 
 
 def span(seconds: float) -> str:

@@ -84,6 +84,8 @@ class Stage1Plan:
         scratch_bytes: Mapped vectors, in TMPDIR of all nodes together.
         output_bytes: Local answers and merges.
         least_workers: Fewest workers whose share of the rows fits.
+        n_folds: How often it is repeated, on the corpus without a fold; 1: once, on all of it. Time
+            and disk are planned as if each were on all of it.
     """
 
     sizes: Sizes
@@ -96,6 +98,7 @@ class Stage1Plan:
     scratch_bytes: int
     output_bytes: int
     least_workers: int
+    n_folds: int = 1
 
     def core_seconds(self, pairs: float | None = None) -> float:
         """Seconds of one core for so many pairs; None: for all that is done."""
@@ -119,6 +122,7 @@ class Stage1Plan:
             "largest_partition": sizes.largest,
             "workers": sizes.n_workers,
             "least_workers": self.least_workers,
+            "folds": self.n_folds,
             "mode": self.local.mode,
             "m2": self.local.m2,
             "last_merge_mode": self.root.mode,
@@ -261,13 +265,15 @@ def plan_settings(
     Raises:
         ConfigError: A partition, a merge or a share of the rows does not fit a worker.
     """
+    report = config.file.report
+    n_folds = report.folds if report.folds_of == "selection" else 1
     plans = {}
     for same in _alike(config, none):
         encoder = encoders[same[0].encoder]
         sizes = _sizes(config.file, same[0], tables["corpus"], encoder, machines)
         require_room(sizes)
         name = f"{same[0].stage1.method} ({', '.join(arm.name for arm in same)})"
-        plans[name] = predict(sizes)
+        plans[name] = replace(predict(sizes), n_folds=n_folds)
     return plans
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from jobs.order_study import order_line
 from jobs.plan_cluster import Machines
 from jobs.plan_lines import lines_of, span
 from jobs.plan_rates import Rates
@@ -74,6 +75,8 @@ def _arms(arms: Mapping[str, Any]) -> list[str]:
                 f"{name}: about {arm['content_free_prompts']:,} prompts more without content "
                 "(generate.calibrate), which share their demonstrations with those of queries"
             )
+        if arm["orders"]:
+            lines.append(order_line(name, arm["orders"]))
     return lines
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from jobs.annotate import usable_labels
 from jobs.cluster import finish, threads
-from jobs.config_schema import Arm, Stage2Config
+from jobs.config_schema import ZERO_SHOT, Arm, Stage2Config
 from jobs.embed_sparse import identify_sparse, sparse_vectors
 from jobs.epr import finish_maps
 from jobs.errors import ConfigError
@@ -25,11 +25,11 @@ from jobs.rank_work import (
 from jobs.run import Run
 from jobs.select import NO_STAGE1
 from jobs.selecting.id_files import existing
+from jobs.selection_folds import fold_arms, join_rankings
 from jobs.tasks import task_of
 from selection.mutual_information import KEPT_MOST
 
 VERSION = 4
-ZERO_SHOT = "zero-shot"
 POOL_COLUMNS = ("input", "tags", "group")
 
 
@@ -43,6 +43,7 @@ class Need:
         pool: Ids that may be shown, in the order they were picked; empty: nothing is shown.
         labels: Their labels.
         map: By which candidates are recalled; None: by the vectors as they are, or by words.
+        fold: Whose queries are ranked for; None: all.
     """
 
     arm: Arm
@@ -50,6 +51,7 @@ class Need:
     pool: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     map: Marker | None = None
+    fold: int | None = None
 
     def unit(self, name: str) -> Unit:
         """A unit of this need's folder."""
@@ -61,15 +63,20 @@ class Need:
 
 def run_stage(run: Run) -> None:
     """Rank for every arm; arms that need the same share it."""
-    maps = finish_maps(run, [arm for arm in run.arms if learns(arm)])
-    by_arm = {arm.name: _need(run, arm, maps.get(arm.name)) for arm in run.arms}
+    arms = [one for arm in run.arms for one in fold_arms(run, arm)]
+    maps = finish_maps(run, [arm for arm, _ in arms if learns(arm)])
+    by_arm = {arm.name: _need(run, arm, maps.get(arm.name), fold) for arm, fold in arms}
     needs = {need.mark: need for need in by_arm.values()}
     payloads = {mark: _shared(run, need) for mark, need in needs.items()}
     _finish_pools(run, list(needs.values()), payloads)
     _finish_sparse(run, list(needs.values()), payloads)
     _finish_scores(run, list(needs.values()), payloads)
     made = _finish_parts(run, list(needs.values()), payloads)
-    run.demonstrations = {name: made[need.mark] for name, need in by_arm.items()}
+    for arm in run.arms:
+        mine = [(by_arm[one.name], fold) for one, fold in fold_arms(run, arm)]
+        markers = [made[need.mark] for need, _ in mine]
+        whole = mine[0][1] is None
+        run.demonstrations[arm.name] = markers[0] if whole else join_rankings(run, arm, markers)
     run.manifest["demonstrations"] = {
         name: [marker.as_dict() for marker in markers]
         for name, markers in run.demonstrations.items()
@@ -120,7 +127,7 @@ def check_k(arm: Arm) -> None:
         )
 
 
-def _need(run: Run, arm: Arm, learned: Marker | None) -> Need:
+def _need(run: Run, arm: Arm, learned: Marker | None, fold: int | None) -> Need:
     rows = [part.marker.stats["texts"] for part in run.tables["queries"].parts]
     if shows_nothing(arm.stage2):
         return Need(arm, fingerprint("rank", VERSION, ZERO_SHOT, rows))
@@ -154,7 +161,10 @@ def _need(run: Run, arm: Arm, learned: Marker | None) -> Need:
         depends.append(arm.seed)
     if arm.stage2.method in LABELLED:
         depends.append(list(labels.values()))
-    return Need(arm, fingerprint("rank", VERSION, depends), pool, tuple(labels.values()), learned)
+    if fold is not None and run.folds is not None:
+        depends.append([run.folds.digest, fold])
+    mark = fingerprint("rank", VERSION, depends)
+    return Need(arm, mark, pool, tuple(labels.values()), learned, fold)
 
 
 def _require_room(run: Run, arm: Arm, n: int) -> None:
@@ -183,7 +193,7 @@ def sparse_encoder_of(arm: Arm) -> str | None:
 
 def shows_nothing(stage2: Stage2Config) -> bool:
     """Whether prompts have no demonstrations by wish."""
-    return stage2.method == ZERO_SHOT or stage2.k == 0
+    return stage2.shows_nothing
 
 
 def learns(arm: Arm) -> bool:
@@ -333,6 +343,8 @@ def _finish_parts(
             sparse = payloads[need.mark]["sparse"]
             if sparse is not None:
                 own["sparse"] = sparse | {"queries": sparse["queries"][number]}
+            if need.fold is not None and run.folds is not None:
+                own["only"] = run.folds.queries_of(need.fold)
             units.append((unit, payloads[need.mark] | own))
     markers = _finish(run, units, RankWork(run.out))
     made = {

@@ -68,20 +68,25 @@ class Guards:
         self._keys = near_keys(texts) if config.exclude_same_text else None
         self._groups: Keys | None = None
         if config.exclude_same_group and groups is not None and any(g is not None for g in groups):
-            self._groups = _group_keys(groups, none=0)
+            self._groups = group_keys(groups, none=0)
 
     def __call__(self, queries: Queries, texts: QueryTexts, pool: Pool) -> Bool | None:
         """Return (q, n) bool; None where all may be seen."""
         same = [] if self._keys is None else [(near_keys(texts.inputs), self._keys)]
         if self._groups is not None and texts.groups is not None:
-            same.append((_group_keys(texts.groups, none=1), self._groups))
+            same.append((group_keys(texts.groups, none=1), self._groups))
         if not same and self._ceiling is None:
             return None
         return guarded(queries.vectors, pool.vectors, ceiling=self._ceiling, same=same)
 
 
-def _group_keys(groups: Sequence[str | None], *, none: int) -> Keys:
-    """A key per group; what has none gets a key that the other side does not use for that."""
+def group_keys(groups: Sequence[str | None], *, none: int) -> Keys:
+    """A key per group; what has none gets a key that the other side does not use for that.
+
+    Args:
+        groups: n groups, None for none.
+        none: The key of no group: 0 for one of two sides that are compared, 1 for the other.
+    """
     missing = np.array([group is None for group in groups], np.bool_)
     return np.where(missing, np.uint64(none), text_keys(group or "" for group in groups))
 

@@ -132,8 +132,9 @@ class RankWork:
         Args:
             payload: `unit`, `rows` (marker of the query part), `vectors` (its embeddings),
                 `sparse` (markers of sparse vectors of the same `queries` and of the `pool`, or
-                null), `stage2`, `spare`, `n_total`, and the markers `pool`, `ground`, `scores` and
-                `map`, each of which may be null.
+                null), `stage2`, `spare`, `n_total`, `only` (absent, or ids of the queries that are
+                ranked for: the others get an empty list), and the markers `pool`, `ground`,
+                `scores` and `map`, each of which may be null.
 
         Returns:
             Marker of the demonstrations, one row a query in the order of the part.
@@ -192,10 +193,15 @@ class _Ranker:
             self.learned = Learned(weights, self.pool, **wide)
         self.tags = Tags(self.config, self.records.tags)
         self.stats: dict[str, Any] = dict.fromkeys(COUNTED, 0)
+        self.only = None if payload.get("only") is None else frozenset(payload["only"])
 
     def __call__(self, rows: pa.Table, vectors: pa.Table, terms: sp.csr_array | None) -> pa.Table:
         status = vectors.column("status").to_pylist()
-        ok = np.flatnonzero(np.array(status, object) == Status.OK)
+        wanted = [
+            one == Status.OK and (self.only is None or row_id in self.only)
+            for one, row_id in zip(status, rows["id"].to_pylist(), strict=True)
+        ]
+        ok = np.flatnonzero(wanted)
         mine = rows.take(pa.array(ok))
         texts = QueryTexts(
             mine.column("input").to_pylist(),

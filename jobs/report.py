@@ -19,12 +19,14 @@ from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.page import build_page, draw_pictures, page_tables
 from jobs.reporting.projection import Projection, project
 from jobs.reporting.table_files import as_csv
+from jobs.reporting.tables import EPR
 from jobs.reporting.words import records
 from jobs.run import Run
+from jobs.selection_folds import fold_name, folds_of
 from jobs.sweeps import sweeps_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
-VERSION = 2
+VERSION = 3
 MAP_VERSION = 1
 PAGE = "report.html"
 HIDDEN_FACTS = (
@@ -61,6 +63,7 @@ def _mark(run: Run, maps: Mapping[str, Marker | None]) -> str:
         {name: marker and marker.checksum for name, marker in maps.items()},
         {name: marker.checksum for name, marker in run.candidates.items()},
         [run.manifest["metrics"][name]["checksum"] for name in METRIC_TABLES],
+        {name: entry["map"]["checksum"] for name, entry in run.manifest.get("epr", {}).items()},
         {name: [one.checksum for one in markers] for name, markers in run.outputs.items()},
         run.progress.warnings,
         run.config.as_dict(),
@@ -93,6 +96,9 @@ def _names(run: Run, encoder: str) -> dict[str, Marker]:
         if marker is None or arm.encoder != encoder or marker in found.values():
             continue
         name = arm.stage1.method
+        folds = folds_of(run, arm)
+        if folds:
+            name = f"{name}, {len(folds)} folds together"
         if name in found:
             name = f"{name} ({arm.name})"
         found[name] = marker
@@ -197,6 +203,7 @@ def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
         maps=[_candidate_map(run, name, marker) for name, marker in maps.items() if marker],
         coverage=[_coverage(run, name) for name in sorted(run.encoder_ids)],
         stage1=_stage1(run),
+        epr=_epr(run),
         samples=[one for arm in run.arms for one in _samples(run, arm.name)],
         cases=read_cases(run),
         rejected=_rejected(run),
@@ -230,11 +237,31 @@ def _coverage(run: Run, encoder: str) -> Coverage:
 
 
 def _stage1(run: Run) -> list[dict[str, Any]]:
-    return [
-        _shown(marker.stats) | {"encoder": encoder}
-        for encoder in sorted(run.encoder_ids)
-        for marker in _selections(run, encoder)
-    ]
+    """The facts of every selection; where it is repeated, of each fold."""
+    rows = []
+    for encoder in sorted(run.encoder_ids):
+        for marker in _selections(run, encoder):
+            first = next(arm for arm in run.arms if run.candidates.get(arm.name) == marker)
+            folds = folds_of(run, first)
+            parts = [run.candidates[fold_name(first.name, fold)] for fold in folds] or [marker]
+            for number, part in enumerate(parts, 1):
+                row = _shown(part.stats) | {"encoder": encoder}
+                rows.append(row | ({"fold": f"{number} of {len(folds)}"} if folds else {}))
+    return rows
+
+
+def _epr(run: Run) -> list[dict[str, Any]]:
+    """What the maps of the learned retrievers were learned from, and what came of it."""
+    rows = []
+    for arm, entry in run.manifest.get("epr", {}).items():
+        facts = entry["map"]["stats"]
+        row = {"arm": arm} | {name: facts.get(name) for name in EPR if name != "arm"}
+        for name in ("loss", "held_out"):
+            losses = facts.get(name)
+            row[name] = losses and f"{losses['before']:.3f} to {losses['after']:.3f}"
+        row["shape"] = " x ".join(str(n) for n in facts["shape"])
+        rows.append(row)
+    return rows
 
 
 def _selections(run: Run, encoder: str) -> list[Marker]:

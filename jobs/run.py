@@ -1,13 +1,16 @@
 """The state of one run, handed from stage to stage."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs.config import Config
 from jobs.config_schema import Arm
 from jobs.ledger import Ledger, Marker
 from jobs.progress import Progress
 from jobs.watch import Watch
+
+if TYPE_CHECKING:
+    from jobs.selection_folds import FoldPlan
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,15 @@ class Run:
         manifest: What `manifest.json` will say; each stage adds its entry.
         tables: `corpus` and `queries`, once ingested.
         vectors: (encoder name, table name) -> one marker per part of the table.
-        candidates: Arm name -> marker of its candidates; absent: no Stage 1.
+        folds: Where Stage 1 is repeated for each fold, which rows each fold has.
+        candidates: Arm name -> marker of its candidates; absent: no Stage 1. Where there are folds,
+            an arm has those of all its folds together, and each of its folds has its own.
         pool: Marker of the pool version in use, None before annotate.
         demonstrations: Arm name -> one marker per query part.
         prompts: Arm name -> one marker per query part.
         outputs: Arm name -> one marker per query part.
+        order_prompts: The same for prompts in other orders (`report.orders`), where it is tried.
+        order_outputs: And for their answers.
         metrics: Marker of the metrics.
         watch: Knows what is out on Ray and how far it is.
     """
@@ -88,11 +95,14 @@ class Run:
     tables: dict[str, Table] = field(default_factory=dict)
     vectors: dict[tuple[str, str], list[Marker]] = field(default_factory=dict)
     encoder_ids: dict[str, str] = field(default_factory=dict)
+    folds: "FoldPlan | None" = None
     candidates: dict[str, Marker] = field(default_factory=dict)
     pool: Marker | None = None
     demonstrations: dict[str, list[Marker]] = field(default_factory=dict)
     prompts: dict[str, list[Marker]] = field(default_factory=dict)
     outputs: dict[str, list[Marker]] = field(default_factory=dict)
+    order_prompts: dict[str, list[Marker]] = field(default_factory=dict)
+    order_outputs: dict[str, list[Marker]] = field(default_factory=dict)
     metrics: Marker | None = None
     watch: Watch = field(default_factory=Watch)
 

@@ -25,15 +25,22 @@ from jobs.selecting.mapped import Mapped
 from jobs.selecting.merge import candidate_table, decide, peak_bytes
 from jobs.selecting.room import controls_kept
 from jobs.selecting.root import root_of
-from jobs.selecting.setting import Choice, aim_of, dimension_of, n_eligible, plan_of
+from jobs.selecting.setting import Choice, aim_of, dimension_of, plan_of
 from jobs.selecting.side_columns import Bools
 from jobs.selecting.union import union_of
 from jobs.selecting.workers import Workers
+from jobs.selection_folds import (
+    NO_STAGE1,
+    fold_name,
+    fold_seed,
+    folds_of,
+    join_candidates,
+    plan_folds,
+)
 from jobs.vectors import with_encoder
 from selection.stage1 import DRAWN, MAXIMISE_F, STAGE1
 
 VERSION = 4
-NO_STAGE1 = "none"
 # Where vote-k votes for so large a part of the corpus, its votes mean little.
 MANY_NEIGHBOURS = 0.25
 
@@ -43,10 +50,12 @@ MANY_NEIGHBOURS = 0.25
 
 def run_stage(run: Run) -> None:
     """Choose candidates for every Stage 1 setting in the config."""
+    run.folds = plan_folds(run)
     choices = _choices(run)
     run.manifest["selections"] = {}
     for choice, marker in zip(choices, finish_choices(run, choices), strict=True):
         _record(run, choice, marker)
+    join_candidates(run)
 
 
 def finish_choices(run: Run, choices: Sequence[Choice]) -> list[Marker]:
@@ -55,11 +64,13 @@ def finish_choices(run: Run, choices: Sequence[Choice]) -> list[Marker]:
     Raises:
         NothingToChoose: A setting leaves no row.
     """
-    for encoder in sorted({choice.encoder for choice in choices}):
-        mine = [choice for choice in choices if choice.encoder == encoder]
-        missing = [choice for choice in mine if run.ledger.find(choice.unit("candidates")) is None]
-        if missing:
-            _select(run, encoder, missing)
+    missing: dict[tuple[str, int], list[Choice]] = {}
+    for choice in choices:
+        if run.ledger.find(choice.unit("candidates")) is None:
+            fold = -1 if choice.fold is None else choice.fold
+            missing.setdefault((choice.encoder, fold), []).append(choice)
+    for _, mine in sorted(missing.items()):
+        _select(run, mine)
     markers = []
     for choice in choices:
         marker = run.ledger.find(choice.unit("candidates"))
@@ -119,12 +130,16 @@ def _choices(run: Run) -> list[Choice]:
         if arm.stage1.method == NO_STAGE1:
             continue
         wishes = read_wishes(arm.stage1, encoder_id=run.encoder_ids[arm.encoder])
-        choice = choice_of(run, arm, arm.stage1, wishes)
-        found.setdefault(choice.mark, choice).arms.append(arm.name)
+        for fold in folds_of(run, arm) or [None]:
+            choice = choice_of(run, arm, arm.stage1, wishes, fold=fold)
+            name = arm.name if fold is None else fold_name(arm.name, fold)
+            found.setdefault(choice.mark, choice).arms.append(name)
     return list(found.values())
 
 
-def choice_of(run: Run, arm: Arm, config: Stage1Config, wishes: Wishes) -> Choice:
+def choice_of(
+    run: Run, arm: Arm, config: Stage1Config, wishes: Wishes, *, fold: int | None = None
+) -> Choice:
     """A setting with the fingerprint of all it depends on; its arms are left to be named.
 
     Args:
@@ -132,6 +147,7 @@ def choice_of(run: Run, arm: Arm, config: Stage1Config, wishes: Wishes) -> Choic
         arm: Its encoder and seed count.
         config: The arm's Stage 1, or what it comes down to.
         wishes: The ids that go with it.
+        fold: That is left out of the corpus; None: none.
     """
     seed = run.config.file.seed if config.method not in DRAWN else arm.seed
     heeded = sorted({"cost", *config.columns_needed()})
@@ -147,8 +163,13 @@ def choice_of(run: Run, arm: Arm, config: Stage1Config, wishes: Wishes) -> Choic
         wishes.digests(),
         run.config.file.select.model_dump(),
     ]
+    if fold is not None:
+        assert run.folds is not None
+        seed = fold_seed(seed, fold) if config.method in DRAWN else seed
+        groups = [part.marker.stats["sides"]["group"] for part in run.tables["corpus"].parts]
+        depends += [run.folds.digest, fold, groups]
     mark = fingerprint("select", VERSION, depends)
-    return Choice(arm.encoder, config, seed, mark, wishes)
+    return Choice(arm.encoder, config, seed, mark, wishes, fold=fold)
 
 
 def relevant(config: Stage1Config) -> dict[str, Any]:
@@ -166,8 +187,9 @@ def relevant(config: Stage1Config) -> dict[str, Any]:
 # The Ray wiring; the Ray-free functions are in `jobs/selecting`.
 
 
-def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
-    corpus = run.tables["corpus"]
+def _select(run: Run, choices: list[Choice]) -> None:
+    """Make choices of one encoder and one fold, or none, on the same actors."""
+    corpus, encoder, fold = run.tables["corpus"], choices[0].encoder, choices[0].fold
     partitions = {
         number: [marker.as_dict() for marker in markers]
         for number, markers in enumerate(run.vectors_by_partition(encoder))
@@ -185,6 +207,7 @@ def _select(run: Run, encoder: str, choices: list[Choice]) -> None:
             resources=resources,
             n_actors=n_workers(resources, len(partitions)),
             rows=rows,
+            barred=None if fold is None or run.folds is None else run.folds.left_out(fold),
             stretch=stretch,
         )
         try:
@@ -302,7 +325,7 @@ def _there(ledger: Ledger, parts: Sequence[Marker], rows: Mapped, ids: list[str]
 
 
 def _warn(run: Run, choice: Choice, facts: dict[str, Any]) -> None:
-    config, n_rows = choice.config, n_eligible(run, choice.encoder)
+    config, n_rows = choice.config, int(facts["N"])
     if facts["forbidden_unknown"]:
         run.progress.warn(
             f"stage1.forbidden: no rows of the corpus, or rows without a vector: "
@@ -383,7 +406,8 @@ def _bound(certificate: dict[str, Any] | None) -> str:
 def _record(run: Run, choice: Choice, marker: Marker) -> None:
     for arm in choice.arms:
         run.candidates[arm] = marker
-    entry = {"candidates": marker.as_dict(), "arms": choice.arms, "encoder": choice.encoder}
+    entry: dict[str, Any] = {"candidates": marker.as_dict(), "arms": choice.arms}
+    entry |= {"encoder": choice.encoder, "fold": choice.fold}
     run.manifest["selections"][choice.mark] = entry
     first = marker.stats["first_negative_gain"]
     if first is not None and choice.config.method == "dual-div":

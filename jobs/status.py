@@ -20,7 +20,9 @@ STAGE_ENTRIES = {
     "epr": "rank",
     "demonstrations": "rank",
     "prompts": "assemble",
+    "order_prompts": "assemble",
     "outputs": "generate",
+    "order_outputs": "generate",
     "metrics": "evaluate",
     "report": "report",
 }

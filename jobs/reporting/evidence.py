@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from jobs.reporting.paired import SELECTION_FOLDS
 from jobs.reporting.slices import NEAREST, STEPS
 from jobs.reporting.tables import Cell, Table, plain
 from jobs.reporting.words import best_of, interval_text, p_text
@@ -45,6 +46,20 @@ def paired_table(rows: Rows) -> Table:
         for row in rows
     ]
     return Table(headings, cells)
+
+
+def folds_note(rows: Rows) -> str:
+    """What the folds of the tests are."""
+    if any(row["folds"] == SELECTION_FOLDS for row in rows):
+        return (
+            "Selection folds: queries and corpus are dealt to folds that never split a group. For "
+            "each, Stage 1 selects anew from the corpus without the fold's share, and what it "
+            "selects answers the fold's queries alone; arms without Stage 1 have nothing to repeat."
+        )
+    return (
+        "Query folds: the queries are dealt to folds that never split a group; arms are neither "
+        "selected nor answered anew for each."
+    )
 
 
 def noise_table(rows: Rows) -> Table:

@@ -143,6 +143,27 @@ NOISE_SCHEMA = pa.schema(
         ),
     ]
 )
+# One row an arm and order; the arm's own prompts are the order that is `own`.
+ORDERS_SCHEMA = pa.schema(
+    [
+        *((name, ARM_FIELDS[name]) for name in ARM_KEY),
+        *(("order", pa.string()), ("own", pa.bool_())),
+        *((name, pa.int64()) for name in ("n", "n_predicted")),
+        *((name, pa.float64()) for name in ("accuracy", "macro_f1", "score")),
+        ("metric", pa.string()),
+    ]
+)
+ORDER_SPREAD_SCHEMA = pa.schema(
+    [
+        *((name, ARM_FIELDS[name]) for name in ARM_KEY),
+        *(("metric", pa.string()), ("k", pa.int64()), ("n_possible", pa.float64())),
+        *((name, pa.int64()) for name in ("n_orders", "n", "n_left_out", "n_fewer")),
+        *((name, pa.float64()) for name in ("min", "median", "max", "sd", "range")),
+        *((name, pa.float64()) for name in ("own", "own_rank", "changed")),
+        *(("floor", pa.float64()), ("repeats_sd", pa.float64()), ("n_repeats", pa.int64())),
+        ("below_floor", pa.bool_()),
+    ]
+)
 AUDIT_SCHEMA = pa.schema(
     [
         *((name, ARM_FIELDS[name]) for name in ARM_KEY),

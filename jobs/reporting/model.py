@@ -17,6 +17,8 @@ from jobs.reporting.metric_tables import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     NOISE_SCHEMA,
+    ORDER_SPREAD_SCHEMA,
+    ORDERS_SCHEMA,
     PAIRED_TESTS_SCHEMA,
     SCORES_SCHEMA,
     SLICE_DIFFERENCES_SCHEMA,
@@ -107,11 +109,14 @@ class ReportModel:
         audit: Rows of `AUDIT_SCHEMA`, of each arm the worst first.
         scores: Rows of `SCORES_SCHEMA`; shown for tasks whose answer is more than one label.
         candidates: Rows of `CANDIDATES_SCHEMA`, one per task and selection.
+        orders: Rows of `ORDERS_SCHEMA`.
+        order_spread: Rows of `ORDER_SPREAD_SCHEMA`.
         sweeps: Arms that differ in one number alone.
         maps: One per encoder.
         coverage: One per encoder.
         stage1: One mapping per selection; keys of `jobs.reporting.tables.STAGE1` come first under
             their headings, further keys follow under their own names.
+        epr: One mapping per arm that recalls by a learned map; keys as for `stage1`, of `EPR`.
         samples: A few queries per arm.
         cases: A few queries with all arms of a task side by side.
         rejected: Mappings with table, status, reason and n, over all rows set aside.
@@ -136,10 +141,13 @@ class ReportModel:
     audit: pd.DataFrame = field(default_factory=partial(_empty, AUDIT_SCHEMA))
     scores: pd.DataFrame = field(default_factory=partial(_empty, SCORES_SCHEMA))
     candidates: pd.DataFrame = field(default_factory=partial(_empty, CANDIDATES_SCHEMA))
+    orders: pd.DataFrame = field(default_factory=partial(_empty, ORDERS_SCHEMA))
+    order_spread: pd.DataFrame = field(default_factory=partial(_empty, ORDER_SPREAD_SCHEMA))
     sweeps: Sequence[Sweep] = ()
     maps: Sequence[CandidateMap] = ()
     coverage: Sequence[Coverage] = ()
     stage1: Sequence[Mapping[str, Any]] = ()
+    epr: Sequence[Mapping[str, Any]] = ()
     samples: Sequence[Sample] = ()
     cases: Sequence[Case] = ()
     rejected: Sequence[Mapping[str, Any]] = ()

@@ -44,12 +44,16 @@ def floor_of(names: Sequence[str], noise: Sequence[Row], metric: str, engine: st
     Returns:
         The floor; None where nothing was repeated.
     """
-    ranges = [
-        row[f"{metric}_range"]
+    return max((row[f"{metric}_range"] for row in repeats_near(names, noise, engine)), default=None)
+
+
+def repeats_near(names: Sequence[str], noise: Sequence[Row], engine: str) -> list[Row]:
+    """The repeats that make the floor of some arms: their own, and such of their engine alone."""
+    return [
+        row
         for row in noise
         if set(names) & set(row["arms"]) or (row["varies"] == "repeat" and row["engine"] == engine)
     ]
-    return max(ranges, default=None)
 
 
 def with_floors(

@@ -10,6 +10,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from jobs.reporting import orders
 from jobs.reporting.charts import (
     confusion_heatmap,
     label_coverage,
@@ -17,13 +18,14 @@ from jobs.reporting.charts import (
     sweep_lines,
     umap_map,
 )
-from jobs.reporting.evidence import audit_table, noise_table, paired_table, slice_table
+from jobs.reporting.evidence import audit_table, folds_note, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
 from jobs.reporting.scores import goes_by_scores, score_headline, score_table, type_table
 from jobs.reporting.sweeps import Sweep, alt_text, caption, majority_of, panels_of
 from jobs.reporting.table1 import NOTE as TABLE1_NOTE
 from jobs.reporting.table1 import is_wanted, table1, table1_rows
 from jobs.reporting.tables import (
+    EPR,
     REJECTED,
     STAGE1,
     Table,
@@ -36,6 +38,7 @@ from jobs.reporting.tables import (
     plain,
     status_table,
 )
+from jobs.reporting.violins import violins
 from jobs.reporting.words import best_of, headline, records
 
 MAX_TEXT = 20_000
@@ -47,7 +50,7 @@ class Picture:
 
     Attributes:
         name: File name, unique within the report, safe on every file system.
-        section: `metrics`, `confusion`, `sweeps`, `map` or `coverage`.
+        section: `metrics`, `confusion`, `orders`, `sweeps`, `map` or `coverage`.
         task: Task it belongs to; empty for pictures of the corpus.
         png: The picture.
         alt: What it shows, for those who do not see it.
@@ -93,6 +96,7 @@ def build_page(model: ReportModel, pictures: Sequence[Picture] | None = None) ->
         notes=[(row["arm"], note) for row in rows for note in _list(row["notes"])],
         samples={s.arm: [x for x in model.samples if x.arm == s.arm] for s in model.samples},
         table1_note=TABLE1_NOTE,
+        folds_note=folds_note(records(model.paired_tests)),
         plain=plain,
     )
     return page.lstrip().encode("utf-8", "replace").decode()  # lone surrogates
@@ -114,6 +118,7 @@ def draw_pictures(model: ReportModel) -> list[Picture]:
         if mine:
             drawn.append(_metrics_picture(f"metrics-{number}.png", task, mine))
             drawn.append(_confusion_picture(f"confusion-{number}.png", task, mine, model))
+        drawn += _order_pictures(f"orders-{number}.png", task, model)
     for number, sweep in enumerate(model.sweeps, 1):
         drawn.append(_sweep_picture(f"sweep-{number}.png", sweep))
     for number, one in enumerate(model.maps, 1):
@@ -157,6 +162,7 @@ def _shared_tables(model: ReportModel) -> dict[str, Table]:
         "cost": cost_table(rows),
         "statuses": status_table(rows),
         "stage1": keyed_table(model.stage1, STAGE1),
+        "epr": keyed_table(model.epr, EPR),
         "candidates": candidates_table(records(model.candidates)),
         "rejected": keyed_table(model.rejected, REJECTED),
         "examples": example_table(model.rejected_examples),
@@ -167,6 +173,10 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
     def of_task(table: pd.DataFrame) -> list[dict[str, Any]]:
         return [row for row in records(table) if row["task"] == task]
 
+    shuffled = {
+        "order_spread": orders.spread_table(of_task(model.order_spread)),
+        "orders": orders.order_table(of_task(model.orders)),
+    }
     mine, slices, tests = of_task(model.summary), of_task(model.slices), of_task(model.paired_tests)
     if goes_by_scores(mine):
         scores = of_task(model.scores)
@@ -176,6 +186,7 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
             "headline": score_headline(mine, scores),
             "metrics": score_table(scores),
             "classes": type_table(slices),
+            **shuffled,
         } | dict.fromkeys(("tests", "noise", "slices", "audit"), Table([], []))
     return {
         "name": task,
@@ -187,6 +198,7 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
         "classes": class_table(mine, slices),
         "slices": slice_table(mine, slices, of_task(model.slice_differences)),
         "audit": audit_table(of_task(model.audit)),
+        **shuffled,
     }
 
 
@@ -240,6 +252,18 @@ def _confusion_picture(
 
 def _of_arm(table: Any, arm: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in records(table) if (row["task"], row["arm"]) == (arm["task"], arm["arm"])]
+
+
+def _order_pictures(name: str, task: str, model: ReportModel) -> list[Picture]:
+    """The violins of a task, where orders were tried."""
+    rows, spread = (
+        [row for row in records(table) if row["task"] == task]
+        for table in (model.orders, model.order_spread)
+    )
+    if not spread:
+        return []
+    png = violins(orders.violins_of(rows, spread))
+    return [Picture(name, "orders", task, png, orders.alt_text(spread), orders.caption(spread))]
 
 
 def _sweep_picture(name: str, sweep: Sweep) -> Picture:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from inference.folds import Folds, fold_of
+from inference.folds import fold_of
 from inference.scoring import score
 from inference.significance import holm, mcnemar, paired_t
 from jobs.reporting.metrics import Answers, answers_by_id
 from jobs.reporting.noise import METRICS, Row, floor_of, is_below
 
 QUERY_FOLDS = "query folds"
+SELECTION_FOLDS = "selection folds"
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Design:
         n_folds: Folds that are wanted.
         seed: Of the folds.
         noise: Rows of `noise_rows` of the task.
+        dealt: Fold per query id, where Stage 1 was repeated for each fold; None: folds are dealt
+            here, by group and label.
     """
 
     pairs: Sequence[tuple[str, str]]
@@ -34,6 +37,7 @@ class Design:
     n_folds: int = 10
     seed: int = 0
     noise: Sequence[Row] = ()
+    dealt: Mapping[str, int] | None = None
 
 
 def paired_tests(
@@ -41,9 +45,10 @@ def paired_tests(
 ) -> list[dict[str, Any]]:
     """Test every pair of arms of one task, in both metrics, corrected over all of them.
 
-    The folds are folds of queries: arms are not selected or answered anew for each. They are the
-    same for all pairs. A fold is scored as a whole is; a label that it lacks is no part of its
-    macro-F1, unless an arm predicts it.
+    The folds are the same for all pairs. Either they are folds of queries, and arms are not
+    selected or answered anew for each; or Stage 1 was repeated for each, and answered the fold's
+    queries. A fold is scored as a whole is; a label that it lacks is no part of its macro-F1,
+    unless an arm predicts it.
 
     Args:
         outputs: Output table per arm.
@@ -55,15 +60,16 @@ def paired_tests(
         out. p values of the t-tests are corrected over these rows, McNemar's over the pairs.
     """
     answers = {name: answers_by_id(table, design.labels) for name, table in outputs.items()}
-    number, folds = _folds(answers, design)
+    number, n_short = _folds(answers, design)
+    kind = QUERY_FOLDS if design.dealt is None else SELECTION_FOLDS
     rows: list[dict[str, Any]] = []
     for pair in design.pairs:
         shared = [id_ for id_ in answers[pair[0]] if id_ in answers[pair[1]]]
         if shared:
             both = (answers[pair[0]], answers[pair[1]])
             fields = {k: arms[pair[0]][k] for k in ("task", "encoder", "engine")}
-            fields |= {"arm_a": pair[0], "arm_b": pair[1], "folds": QUERY_FOLDS}
-            fields |= {"n_short_folds": folds.n_short}
+            fields |= {"arm_a": pair[0], "arm_b": pair[1], "folds": kind}
+            fields |= {"n_short_folds": n_short}
             rows += [fields | row for row in _pair(shared, both, number, design)]
     for row in rows:
         names = [row["arm_a"], row["arm_b"]]
@@ -72,10 +78,16 @@ def paired_tests(
     return _corrected(rows)
 
 
-def _folds(answers: Mapping[str, Answers], design: Design) -> tuple[dict[str, int], Folds]:
-    """The fold of every query that is scored for any arm."""
+def _folds(answers: Mapping[str, Answers], design: Design) -> tuple[dict[str, int], int]:
+    """The fold of every query that is scored for any arm; and how many folds lack a label."""
     gold = {id_: mine for arm in answers.values() for id_, (mine, _) in arm.items()}
     ids = sorted(gold)
+    if design.dealt is not None:
+        number = {id_: design.dealt[id_] for id_ in ids}
+        there = {
+            fold: {gold[id_] for id_ in ids if number[id_] == fold} for fold in number.values()
+        }
+        return number, sum(labels < set(gold.values()) for labels in there.values())
     folds = fold_of(
         ids,
         [design.groups.get(id_) for id_ in ids],
@@ -83,7 +95,7 @@ def _folds(answers: Mapping[str, Answers], design: Design) -> tuple[dict[str, in
         n_folds=design.n_folds,
         seed=design.seed,
     )
-    return dict(zip(ids, folds.number.tolist(), strict=True)), folds
+    return dict(zip(ids, folds.number.tolist(), strict=True)), folds.n_short
 
 
 def _pair(

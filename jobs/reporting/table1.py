@@ -15,7 +15,7 @@ KEY = ("engine", "encoder", "task", "method")
 GRID = ("task=", "engine=", "encoder=")
 BELOW_FLOOR = "\N{DEGREE SIGN}"
 NOTE = (
-    "Diff: the mean difference to the baseline over query folds; stars by its paired t-test, "
+    "Diff: the mean difference to the baseline over the folds; stars by its paired t-test, "
     "p after Holm's correction for all tests of the task in its run: * below 0.05, ** 0.01, *** "
     f"0.001. {BELOW_FLOOR}: not above the noise floor of repeats. Majority label: always "
     "answering it. Shaded: the best of an LLM and encoder. A dash: not measured."

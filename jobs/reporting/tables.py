@@ -75,6 +75,7 @@ COST: dict[str, tuple[str, Format]] = {
 }
 STAGE1 = {
     "method": "method",
+    "fold": "fold",
     "encoder": "encoder",
     "mode": "mode",
     "merge_mode": "mode of the merge",
@@ -120,6 +121,20 @@ CANDIDATES = {
     "probe_macro_f1": "probe macro-F1",
     "n_queries": "queries",
     "n_ground": "corpus rows covered",
+}
+EPR = {
+    "arm": "arm",
+    "task": "task",
+    "engine": "LLM",
+    "rows": "texts",
+    "taught": "texts learned from",
+    "prompts": "prompts",
+    "not_scored": "prompts not scored",
+    "pairs": "candidates",
+    "loss": "loss",
+    "held_out": "loss of a held-out fifth",
+    "steps": "steps",
+    "shape": "map",
 }
 REJECTED = {"table": "table", "status": "status", "reason": "reason", "n": "rows"}
 EXAMPLES = {

@@ -21,6 +21,7 @@ from selection.coverage import CoverageShard
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Plain = list[dict[str, Any]]
+Barred = Callable[[Ledger, Sequence[Marker]], pa.StringArray]
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class SelectWorker:
         partitions: dict[int, Plain],
         *,
         rows: dict[int, Plain] | None = None,
+        barred: Barred | None = None,
         threads: int = 1,
         device: str = "cpu",
         teller: Teller | None = None,
@@ -85,6 +87,7 @@ class SelectWorker:
             out: Output tree.
             partitions: Partition number -> markers of its embedding parts.
             rows: Partition number -> markers of its row parts, for side columns.
+            barred: Names the rows of some row parts that are taken as not there; None: none.
             threads: Threads for the sums.
             device: `cpu`, or `cuda` for sums on the GPU that this process sees.
             teller: Tells the driver what this process is at.
@@ -93,7 +96,7 @@ class SelectWorker:
         self._ledger = Ledger(out)
         self._markers = {p: [Marker(**m) for m in partitions[p]] for p in sorted(partitions)}
         self._rows = {p: [Marker(**m) for m in (rows or {}).get(p, [])] for p in self._markers}
-        self._threads, self._device = threads, device
+        self._threads, self._device, self._barred = threads, device, barred
         self._loaded: dict[int, Mapped] = {}
         self._grounds: dict[str, dict[int, Drawn]] = {}
         self._candidates: Stored | None = None
@@ -253,7 +256,9 @@ class SelectWorker:
 
     def _partition(self, partition: int) -> Mapped:
         if partition not in self._loaded:
-            self._loaded[partition] = map_vectors(self._ledger, self._markers[partition])
+            barred = self._barred and self._barred(self._ledger, self._rows[partition])
+            markers = self._markers[partition]
+            self._loaded[partition] = map_vectors(self._ledger, markers, barred=barred)
         return self._loaded[partition]
 
 

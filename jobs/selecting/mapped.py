@@ -69,7 +69,9 @@ class Mapped:
         return found
 
 
-def map_vectors(ledger: Ledger, markers: Sequence[Marker]) -> Mapped:
+def map_vectors(
+    ledger: Ledger, markers: Sequence[Marker], *, barred: pa.StringArray | None = None
+) -> Mapped:
     """Copy the usable vectors of a partition into scratch space and map it.
 
     The scratch file lies in `storage.scratch` and has no name: whatever ends the process, nothing
@@ -78,6 +80,7 @@ def map_vectors(ledger: Ledger, markers: Sequence[Marker]) -> Mapped:
     Args:
         ledger: Of the output tree.
         markers: The embedding parts of the partition.
+        barred: Ids of rows that are taken as not there; None: none.
 
     Returns:
         The rows with status ok, by id.
@@ -86,7 +89,7 @@ def map_vectors(ledger: Ledger, markers: Sequence[Marker]) -> Mapped:
         DataError: A part is damaged, or holds a vector that is no unit vector under status ok.
         ClusterError: The scratch space has no room.
     """
-    ids, excluded = _ids(ledger, markers)
+    ids, excluded = _ids(ledger, markers, barred)
     order = pc.array_sort_indices(ids).to_numpy()
     ids = ids.take(pa.array(order))
     _require_distinct(ids)
@@ -95,14 +98,16 @@ def map_vectors(ledger: Ledger, markers: Sequence[Marker]) -> Mapped:
     vectors = _empty(len(ids), *_kind(ledger, markers))
     at = 0
     for marker in markers:
-        for block in _blocks(ledger, marker):
+        for block in _blocks(ledger, marker, barred):
             vectors[row_of[at : at + len(block)]] = block
             at += len(block)
     vectors.flags.writeable = False
     return Mapped(ids, vectors, excluded)
 
 
-def _ids(ledger: Ledger, markers: Sequence[Marker]) -> tuple[pa.StringArray, dict[str, int]]:
+def _ids(
+    ledger: Ledger, markers: Sequence[Marker], barred: pa.StringArray | None
+) -> tuple[pa.StringArray, dict[str, int]]:
     """Ids of the usable rows in the order of the parts, and the count of all others."""
     found: list[pa.Array] = [pa.array([], pa.string())]
     excluded: Counter[str] = Counter()
@@ -110,8 +115,16 @@ def _ids(ledger: Ledger, markers: Sequence[Marker]) -> tuple[pa.StringArray, dic
         table = ledger.read(marker, ["id", "status"])
         ok = pc.equal(table["status"], Status.OK.value)
         excluded.update(table.filter(pc.invert(ok))["status"].to_pylist())
-        found += table.filter(ok)["id"].chunks
+        found += table.filter(_usable(table, barred))["id"].chunks
     return pa.concat_arrays(found), dict(excluded)
+
+
+def _usable(table: pa.Table, barred: pa.StringArray | None) -> pa.ChunkedArray:
+    """Whether each row has a vector and may be taken."""
+    ok = pc.equal(table["status"], Status.OK.value)
+    if barred is None:
+        return ok
+    return pc.and_(ok, pc.invert(pc.is_in(table["id"], value_set=barred)))
 
 
 def _require_distinct(ids: pa.StringArray) -> None:
@@ -155,10 +168,10 @@ def _no_room(error: OSError, n_bytes: int) -> ClusterError:
     )
 
 
-def _blocks(ledger: Ledger, marker: Marker) -> Iterator[Stored]:
+def _blocks(ledger: Ledger, marker: Marker, barred: pa.StringArray | None) -> Iterator[Stored]:
     """The usable vectors of a part, piece by piece, each checked."""
     for table in ledger.batches(marker, ["id", "vector", "status"], rows=BATCH_ROWS):
-        ok = table.filter(pc.equal(table["status"], Status.OK.value))
+        ok = table.filter(_usable(table, barred))
         for chunk, ids in zip(ok["vector"].chunks, ok["id"].chunks, strict=True):
             block = list_values(chunk)
             _require_unit(ledger, marker, block, ids)

@@ -25,7 +25,7 @@ from selection.tree import MergePlan
 
 @dataclass
 class Choice:
-    """One Stage 1 setting, shared by every arm that has it."""
+    """One Stage 1 setting, shared by every arm that has it; in one fold, where it is repeated."""
 
     encoder: str
     config: Stage1Config
@@ -33,6 +33,7 @@ class Choice:
     mark: str
     wishes: Wishes
     arms: list[str] = field(default_factory=list)
+    fold: int | None = None
 
     def unit(self, name: str) -> Unit:
         """A unit of this choice's folder."""
@@ -85,6 +86,8 @@ def aim_of(run: Run, workers: Workers, choice: Choice) -> Aim:
     """
     config, wishes = choice.config, choice.wishes
     n_rows = n_eligible(run, choice.encoder)
+    if choice.fold is not None:
+        n_rows = sum(workers.each(_n_rows).values())
     spec = encoder_spec(run.config.file.encoders[choice.encoder], key=choice.encoder)
     resources = with_gpus(run.config.file.cluster.select, 0.0)
     aim = Aim(
@@ -122,6 +125,10 @@ def _too_dear(config: Stage1Config, cheapest: float) -> str:
         f"the cheapest costs {cheapest:g}" if np.isfinite(cheapest) else "none has a cost above 0"
     )
     return f"stage1.budget = {config.budget:g} buys no row: {cost}. Raise it, or mend the costs."
+
+
+def _n_rows(ledger: Ledger, parts: Sequence[Marker], rows: Mapped) -> int:
+    return len(rows)
 
 
 def _weight(ledger: Ledger, parts: Sequence[Marker], rows: Mapped) -> float:

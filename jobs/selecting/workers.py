@@ -14,7 +14,7 @@ from jobs.cluster import n_workers, threads
 from jobs.config_schema import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
-from jobs.selecting.actor import Failure, Floats, Ground, Ints, Plain, SelectWorker
+from jobs.selecting.actor import Barred, Failure, Floats, Ground, Ints, Plain, SelectWorker
 from jobs.selecting.mapped import Stored
 from jobs.stretch import Stretch
 from jobs.vectors import Matrix
@@ -64,6 +64,7 @@ class Workers:
         n_actors: int,
         rows: dict[int, Plain] | None = None,
         stretch: Stretch | None = None,
+        barred: Barred | None = None,
     ) -> None:
         """Start the actors, partitions dealt round-robin.
 
@@ -73,9 +74,11 @@ class Workers:
             resources: Of one actor; with GPUs, sums run there.
             n_actors: Actors wanted.
             rows: Partition number -> markers of its row parts, where side columns are needed.
+            barred: Names the rows of some row parts that are taken as not there; None: none.
             stretch: Hears from the actors.
         """
         self._out, self._resources, self._rows = out, resources, rows or {}
+        self._barred = barred
         self._stretch = stretch or Stretch("select")
         numbers = sorted(partitions)
         self._dealt = [
@@ -115,6 +118,7 @@ class Workers:
             self._out,
             dealt,
             rows={p: self._rows[p] for p in dealt if p in self._rows},
+            barred=self._barred,
             threads=threads(self._resources),
             device="cuda" if gpus else "cpu",
             teller=self._stretch.teller,

@@ -1,10 +1,11 @@
 import itertools
+import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.ordering import ORDERS, Demonstration, order_of
+from inference.ordering import ORDERS, Demonstration, order_of, permutations_of, rearranged
 
 
 def demo(id, similarity):
@@ -84,3 +85,32 @@ def test_equal_answers_are_neighbours_only_where_one_is_more_than_half(answers):
 def test_listed_order_follows_the_ids():
     order = order_of(["c", "a", "x", "d", "b"])(FOUR)
     assert [FOUR[i].id for i in order] == ["c", "a", "d", "b"]
+
+
+def test_up_to_the_limit_all_orders_are_taken_and_the_first_changes_nothing():
+    assert permutations_of(3, most=6, seed=0) == list(itertools.permutations(range(3)))
+    assert permutations_of(1, most=1, seed=0) == [(0,)]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(4, 30), st.integers(1, 23), st.integers(0, 5))
+def test_above_it_distinct_orders_are_drawn_the_same_for_a_seed(n, most, seed):
+    drawn = permutations_of(n, most=most, seed=seed)
+    assert len(set(drawn)) == len(drawn) == min(most, math.factorial(n))
+    assert all(sorted(order) == list(range(n)) for order in drawn)
+    assert drawn == permutations_of(n, most=most, seed=seed)
+
+
+def test_drawn_orders_are_uniform():
+    """Each of 24 orders is in a draw of 6 with probability a quarter."""
+    draws = [permutations_of(4, most=6, seed=seed) for seed in range(400)]
+    counts = [sum(order in draw for draw in draws) for order in itertools.permutations(range(4))]
+    # 100 expected, sd 8.7.
+    assert min(counts) > 60
+    assert max(counts) < 140
+
+
+def test_places_that_a_shorter_list_lacks_are_passed_over():
+    assert rearranged("abc", (2, 0, 1)) == ["c", "a", "b"]
+    assert rearranged("ab", (2, 0, 1)) == ["a", "b"]
+    assert rearranged("", (1, 0)) == []

@@ -7,10 +7,16 @@ import pandas as pd
 
 from jobs.reporting.audit import audit
 from jobs.reporting.cases import Answer, Record, cases_of
-from jobs.reporting.metric_tables import MEASURES
+from jobs.reporting.metric_tables import (
+    MEASURES,
+    ORDER_SPREAD_SCHEMA,
+    ORDERS_SCHEMA,
+    to_arrow,
+)
 from jobs.reporting.metrics import Yardstick, answers_by_id, compare, summarise
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.noise import noise_rows, with_floors
+from jobs.reporting.orders import spread_rows
 from jobs.reporting.paired import Design, paired_tests
 from jobs.reporting.projection import Projection
 from jobs.reporting.slices import by_length, slice_differences, slice_rows
@@ -90,10 +96,12 @@ def example_model(*, n_queries=200, n_map=1500):
         comparisons=pd.DataFrame(with_floors(rows, noise, dict.fromkeys(ARMS, "small"))),
         noise=pd.DataFrame(noise),
         **_evidence(outputs, measured, noise),
+        **_orders(),
         sweeps=[_sweep()],
         maps=[_map(n_map)],
         coverage=[_coverage()],
         stage1=[_selection(method) for method in ("random", "coverage", "dual-div")],
+        epr=[_epr()],
         cases=_cases(),
         samples=[_sample(arm, i) for arm in ARMS for i in range(3)],
         rejected=[
@@ -216,6 +224,45 @@ def _cases():
     }
     queries = {"q0": "a black stone", "q1": "</pre><script>alert(1)</script>"}
     return cases_of("things", ["q0", "q1", "q9"], answers=answers, queries=queries, records=records)
+
+
+def _epr():
+    return {
+        **{"arm": "dual-div+knn", "task": "things", "engine": "small", "rows": 60, "taught": 41},
+        **{"prompts": 480, "not_scored": 0, "pairs": {"helpful": 123, "unhelpful": 118}},
+        **{"loss": "1.200 to 0.700", "held_out": "1.210 to 1.150", "steps": 100, "shape": "9 x 9"},
+    }
+
+
+def _orders():
+    """Two arms in 24 orders, and one in 120 of the orders of eight; the best arm has a floor."""
+    rng = np.random.default_rng(2)
+    rows, spread = [], []
+    for arm, n, k, floor in (
+        *(("dual-div+knn", 24, 4, 0.06), ("random+knn", 120, 8, None)),
+        ("dual-div", 24, 4, 0.3),
+    ):
+        named = {"task": "things", "encoder": "minilm", "engine": "small", "arm": arm}
+        middle, width = ARMS[arm][0], 0.01 if arm == "dual-div" else 0.05
+        values = np.round(middle + rng.normal(size=n + 1) * width, 2)
+        mine = [
+            named
+            | {"order": str(i), "own": i == 0, "n": 50, "n_predicted": 49, "score": 0.9 * value}
+            | {"accuracy": value, "macro_f1": 0.9 * value, "metric": "macro_f1"}
+            for i, value in enumerate(values)
+        ]
+        facts = {"k": k, "n_possible": float(np.prod(np.arange(1, k + 1))), "n_left_out": 0}
+        noise = [
+            {"arms": [arm], "varies": "seed", "engine": "small", "n": 3}
+            | {f"{m}_{p}": floor for m in ("accuracy", "macro_f1") for p in ("range", "sd")}
+        ]
+        rows += mine
+        facts |= {"n_fewer": 2, "changed": 0.4}
+        spread += spread_rows(mine, facts, noise if floor else [])
+    return {
+        "orders": to_arrow(rows, ORDERS_SCHEMA).to_pandas(),
+        "order_spread": to_arrow(spread, ORDER_SPREAD_SCHEMA).to_pandas(integer_object_nulls=True),
+    }
 
 
 def _sweep():

@@ -140,6 +140,8 @@ def test_the_map_says_what_it_was_learned_from(taught):
     assert facts["held_out"].keys() == {"before", "after"}
     assert (facts["rows"], facts["prompts"], facts["not_scored"]) == (40, 320, 0)
     assert 0 < facts["taught"] <= 40
+    assert 0 < facts["pairs"]["helpful"] <= 2 * facts["taught"]
+    assert 0 < facts["pairs"]["unhelpful"] <= 2 * facts["taught"]
     assert facts["shape"] == [384, 384]
     path = taught.out / entry["map"]["folder"] / "map.parquet"
     assert json.loads(pq.read_schema(path).metadata[MAP_KEY]) == facts
@@ -187,6 +189,31 @@ def test_near_copies_are_never_tried_with_each_other(taught):
         assert row_id not in mine
         assert twin.get(row_id) not in mine
         assert len(mine) == (138 if row_id in twin else 139)
+
+
+def test_a_text_is_tried_with_no_record_of_its_own_group():
+    near = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8]], np.float32)
+    records = Texts(["a", "b", "c"], ["u", "v", "w"], ["x", "y", "x"], near, ["g", None, "h"])
+
+    def allowed(groups):
+        rows = Texts(["p", "q"], ["s", "t"], ["x", "y"], near[:2], groups)
+        return allowed_pairs(rows, records, ceiling=None).tolist()
+
+    assert allowed(["g", None]) == [[False, True, True], [True, True, True]]
+    assert allowed(None) == [[True] * 3] * 2
+
+
+@pytest.mark.parametrize("heeded", [True, False])
+def test_groups_are_heeded_as_they_are_for_queries(taught, heeded):
+    rows = [row | {"document": f"d{i // 6}"} for i, row in enumerate(taught.rows)]
+    write_jsonl(taught.root / "corpus" / "a.jsonl", rows)
+    taught.config["corpus"]["columns"] = taught.config["corpus"]["columns"] | {"group": "document"}
+    taught.config["stage2"]["exclude_same_group"] = heeded
+    taught.execute("rank")
+    document = {row["id"]: row["document"] for row in rows}
+    tried = parts(taught, entry_of(taught)["scores"])
+    same = [row for row in tried if document[row["id"]] == document[row["candidate_id"]]]
+    assert bool(same) != heeded
 
 
 def test_a_ceiling_keeps_what_is_too_similar_out_of_the_trials():

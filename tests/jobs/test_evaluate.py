@@ -57,6 +57,7 @@ def answered(tmp_path, monkeypatch):
     project.config["queries"]["columns"] = columns | {"group": "document", "keep": ["year"]}
     project.config |= {"arms": ARMS, "generate": {"decoder": "generate"}}
     project.config["report"] = {"slices": ["year"], "folds": 5, "map_rows": 0}
+    project.config["report"]["orders"] = {"queries": 8}
     monkeypatch.setattr(generate, "GenerateWork", lambda out, spec: GenerateWork(out, spec, start))
     with InlineRay():
         yield project
@@ -82,6 +83,7 @@ def test_a_run_writes_every_table_and_again_only_when_the_report_asks_for_other_
     check_slices(answered)
     check_audit(answered)
     check_candidates(table(answered, "candidates"))
+    check_orders(answered)
     written = json.loads((answered.out / "metrics" / "metrics.json").read_text())
     assert len(written["paired_tests"]) == 2 * len(pairs)
     before = answered.files()
@@ -113,6 +115,35 @@ def check_candidates(rows):
         assert 0.3 < row["probe_macro_f1"] <= 1
         assert row["rare_class_recall"] is None
         assert row["notes"] == ["no label has fewer rows than half an even share, so none is rare"]
+
+
+def check_orders(project):
+    """An LLM that says what it was shown last says the other answer in the other order."""
+    rows = table(project, "orders")
+    arms = ["random-0", "random-1", "random-2", "main", "shown-to-all"]
+    assert list(dict.fromkeys(row["arm"] for row in rows)) == arms
+    assert [row["order"] for row in rows if row["arm"] == "main"] == ["as run", "1-2", "2-1"]
+    own = {row["id"]: row for row in outputs_of_arm(project, "main")}
+    folder = project.out / "order_outputs" / "main"
+    tried = [row for path in folder.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert len(tried) == 16
+    labels = {row["id"]: row["topic"] for row in project.rows}
+    right = 0
+    for row in tried:
+        query, order = row["id"].split()
+        shown = own[query]["demonstration_ids"]
+        assert row["demonstration_ids"] == (shown if order == "1-2" else shown[::-1])
+        assert row["prediction"] == labels[row["demonstration_ids"][-1]]
+        right += order == "2-1" and row["prediction"] == own[query]["gold"]
+    asked = {row["id"].split()[0] for row in tried}
+    n = sum(own[query]["gold"] is not None for query in asked)
+    (swapped,) = [row for row in rows if (row["arm"], row["order"]) == ("main", "2-1")]
+    assert (swapped["n"], swapped["accuracy"]) == (n, pytest.approx(right / n))
+    same, swapped = (row["accuracy"] for row in rows if row["arm"] == "main" and not row["own"])
+    assert same == next(row["accuracy"] for row in rows if row["arm"] == "main" and row["own"])
+    spread = [row for row in table(project, "order_spread") if row["arm"] == "main"]
+    assert spread[0]["range"] == pytest.approx(abs(same - swapped))
+    assert (spread[0]["floor"], spread[0]["n_possible"], spread[0]["n_orders"]) == (0.0, 2.0, 2)
 
 
 def check_report(project):
@@ -197,3 +228,67 @@ def check_audit(project):
         whole.accuracy,
         next(r["accuracy"] for r in table(project, "summary") if r["arm"] == "main"),
     )
+
+
+def test_a_selection_is_repeated_for_each_fold_and_answers_its_queries_alone(answered):
+    """Documents d0 to d9 have rows in corpus and queries, d10 to d19 in the corpus alone."""
+    rows = [row | {"document": f"d{i % 20}"} for i, row in enumerate(answered.rows)]
+    write_jsonl(answered.root / "corpus" / "a.jsonl", rows)
+    columns = answered.config["corpus"]["columns"]
+    answered.config["corpus"]["columns"] = columns | {"group": "document"}
+    answered.config["report"] = {"folds": 3, "folds_of": "selection", "map_rows": 0}
+    fixed = {"method": "fixed", "k": 3}
+    answered.config["arms"] = [
+        {"name": "zero-shot", "stage1": "none", "stage2": "zero-shot"},
+        {"name": "random", "stage1": "random"},
+        {"name": "random-fixed", "stage1": "random", "stage2": fixed},
+        {"name": "main", "stage1": "coverage"},
+    ]
+    answered.execute("report")
+    selections = answered.manifest["selections"].values()
+    assert sorted(one["fold"] for one in selections) == [0, 0, 1, 1, 2, 2]
+    document = {row["id"]: row["document"] for row in rows}
+    chosen = {}
+    for one in selections:
+        path = answered.out / one["candidates"]["folder"] / "candidates.parquet"
+        for arm in one["arms"]:
+            chosen[arm] = pq.read_table(path)["id"].to_pylist()
+    # Each leaves out whole documents, and each random draw is one of its own.
+    sizes = [one["candidates"]["stats"]["N"] for one in selections if "main fold" in one["arms"][0]]
+    assert sum(120 - n for n in sizes) == 120
+    assert all(n % 6 == 0 for n in sizes)
+    assert len({tuple(chosen[f"random fold {n}"]) for n in (1, 2, 3)}) == 3
+    queries = [json.loads(line) for line in (answered.root / "queries.jsonl").open()]
+    asked = {row["id"]: row["document"] for row in queries}
+    for arm in ("random", "random-fixed", "main"):
+        check_folds_of(answered, arm, chosen, asked, document)
+    tests = table(answered, "paired_tests")
+    assert {(row["folds"], row["n_folds"], row["n"]) for row in tests} == {
+        ("selection folds", 3, 38)
+    }
+    measured = {row["stage1"]: row for row in table(answered, "candidates")}
+    assert measured["coverage"]["k1"] == 10
+    assert measured["coverage"]["notes"][0] == "means over the selections of 3 folds"
+    page = (answered.out / "report.html").read_text()
+    assert "Selection folds: queries and corpus" in page
+    assert page.count(">1 of 3<") == 2
+    before = answered.files()
+    answered.execute("report")
+    assert answered.files() == before
+
+
+def check_folds_of(project, arm, chosen, asked, document):
+    """Every query is answered once, from the selection of a fold without its document."""
+    outputs = outputs_of_arm(project, arm)
+    assert sorted(row["id"] for row in outputs) == sorted(asked)
+    folds = {}
+    for row in outputs:
+        shown = set(row["demonstration_ids"])
+        assert shown
+        fits = {n for n in (1, 2, 3) if shown <= set(chosen[f"{arm} fold {n}"])}
+        mine = asked[row["id"]]
+        folds[mine] = folds.get(mine, {1, 2, 3}) & fits
+    # All queries of a document are served by one and the same fold, which is without it.
+    for mine, fits in folds.items():
+        without = {n for n in fits if mine not in {document[i] for i in chosen[f"{arm} fold {n}"]}}
+        assert without

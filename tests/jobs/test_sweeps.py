@@ -10,13 +10,13 @@ from tests.jobs.metric_rows import summary_row
 
 @pytest.fixture
 def arms(tmp_path):
-    def make(arms, grid=None):
+    def make(arms, grid=None, encoders=None):
         config = {
             "out": str(tmp_path / "out"),
             "corpus": {"path": "c.jsonl"},
             "queries": {"path": "q.jsonl"},
             "tasks": {"t": {"instruction": "Say.", "labels": ["x", "y"]}},
-            "encoders": {"minilm": {"preset": "minilm"}},
+            "encoders": encoders or {"minilm": {"preset": "minilm"}},
             "engines": {"small": {"model": "m"}},
             "arms": arms,
             "grid": grid or {},
@@ -51,6 +51,23 @@ def test_a_grid_over_k_is_a_line_for_each_arm_by_rising_k(arms):
             for name in ("knn", "mmr")
         }
     }
+
+
+def test_a_grid_over_k_and_encoders_is_a_line_for_each_encoder(arms):
+    encoders = {"minilm": {"preset": "minilm"}, "bge": {"preset": "bge-large"}}
+    grid = {"encoder": ["minilm", "bge"], "stage2.k": [1, 2]}
+    by_grid = found(arms([{"name": "a"}], grid, encoders))["stage2.k"]
+    assert by_grid == {
+        f"a+encoder={name}": [(k, f"a+encoder={name}+k={k}") for k in (1, 2)] for name in encoders
+    }
+    by_hand = [
+        {"name": f"{name}-{k}", "encoder": name, "stage2": {"k": k}}
+        for name in encoders
+        for k in (1, 2)
+    ]
+    assert list(found(arms(by_hand, None, encoders))["stage2.k"]) == [
+        *("dual-div+knn, minilm", "dual-div+knn, bge")
+    ]
 
 
 def test_two_numbers_in_a_grid_are_two_sweeps_with_the_other_number_in_the_name(arms):

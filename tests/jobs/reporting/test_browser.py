@@ -18,7 +18,7 @@ def test_the_page_is_quiet_asks_for_nothing_and_shows_its_pictures(page, width):
     facts = inspect_page(page, width=width)
     assert facts.console_errors == []
     assert facts.requests == []
-    assert len(facts.images) == 5
+    assert len(facts.images) == 6
     assert all(image["width"] > 0 and image["shown"] > 0 for image in facts.images)
     assert all(image["alt"] for image in facts.images)
     assert facts.overflow_px == 0

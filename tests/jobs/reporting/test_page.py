@@ -16,9 +16,14 @@ from jobs.reporting.words import headline, records
 from tests.jobs.report_example import LABELS, example_model, outputs_of
 
 SECTIONS = [
-    *("result", "metrics", "tests", "classes", "slices", "sweeps", "audit", "map", "coverage"),
-    *("stage1", "cost", "cases", "samples", "rejected", "warnings", "config"),
+    *("result", "metrics", "tests", "classes", "slices", "orders", "sweeps", "audit", "map"),
+    *("coverage", "stage1", "epr", "cost", "cases", "samples", "rejected", "warnings", "config"),
 ]
+
+
+def part_of(page, section):
+    """The HTML of one section."""
+    return page.partition(f'<h2 id="{section}">')[2].partition("<h2")[0]
 
 
 class Tags(HTMLParser):
@@ -61,7 +66,7 @@ def test_the_sections_come_in_their_order_and_tags_are_balanced(page):
 def test_every_picture_is_inlined_with_alt_text_and_caption(page):
     tags = Tags(page)
     images = tags.named("img")
-    assert len(images) == 5 == len(tags.named("figcaption"))
+    assert len(images) == 6 == len(tags.named("figcaption"))
     assert all(image["src"].startswith("data:image/png;base64,") for image in images)
     assert all(len(image["alt"]) > 20 for image in images)
 
@@ -125,8 +130,8 @@ def test_hostile_text_in_every_place_stays_text():
 def test_every_table_of_the_page_has_a_name_for_its_file(model, page):
     tables = page_tables(model)
     assert sorted(tables) == [
-        *("audit-1", "candidates", "classes-1", "cost", "examples", "metrics-1", "noise-1"),
-        *("rejected", "slices-1", "stage1", "statuses", "tests-1"),
+        *("audit-1", "candidates", "classes-1", "cost", "epr", "examples", "metrics-1", "noise-1"),
+        *("order_spread-1", "orders-1", "rejected", "slices-1", "stage1", "statuses", "tests-1"),
     ]
     assert page.count("<table>") == len(tables)
     assert page_tables(ReportModel("empty")) == {}
@@ -173,7 +178,7 @@ def test_each_task_has_its_own_headline_and_pictures(model):
     )
     pictures = draw_pictures(doubled)
     assert [picture.task for picture in pictures] == [
-        *("things", "things", "other task", "other task", "things", "", "")
+        *("things", "things", "things", "other task", "other task", "things", "", "")
     ]
     assert len({picture.name for picture in pictures}) == len(pictures)
     page = build_page(doubled, pictures)
@@ -321,3 +326,22 @@ def test_keys_that_no_heading_knows_are_shown_after_the_known_ones():
     )
     assert table.headings == ["T", "N", "z"]
     assert [cell.text for cell in table.rows[0]] == ["corpus", "2", "1"]
+
+
+def test_every_order_and_what_the_retriever_learned_stand_on_the_page(page):
+    orders = part_of(page, "orders")
+    assert orders.count("<figure>") == 1
+    assert "Of random+knn, orders are a draw" in orders
+    # An arm itself and its orders, a row each.
+    assert "Every order (171 rows)" in orders
+    assert "helpful: 123; unhelpful: 118" in part_of(page, "epr")
+    tables = page_tables(example_model())
+    assert len(tables["orders-1"].rows) == 171
+    assert len(tables["order_spread-1"].rows) == 6
+
+
+@pytest.mark.parametrize("kind", ["query folds", "selection folds"])
+def test_the_page_says_what_the_folds_are(kind):
+    model = example_model()
+    shown = replace(model, paired_tests=model.paired_tests.assign(folds=kind))
+    assert kind.capitalize() in part_of(build_page(shown, []), "tests")

@@ -72,6 +72,21 @@ def test_groups_make_fewer_folds_and_the_row_says_so(outputs):
     assert rows[0]["note"] == "4 folds of 10 asked for: no more groups"
 
 
+def test_folds_that_were_dealt_before_are_the_folds_of_the_test(outputs):
+    dealt = {f"q{i}": i % 3 for i in range(150)}
+    rows = judged(outputs, [("good", "zero")], dealt=dealt, n_folds=3)
+    assert {row["folds"] for row in rows} == {"selection folds"}
+    assert [row["n_folds"] for row in rows] == [3, 3]
+    assert rows[0]["note"] == ""
+    one, two = (
+        [(answers(t)[at::3] == t["gold"][at::3]).mean() for at in range(3)]
+        for t in (outputs["good"], outputs["zero"])
+    )
+    assert rows[0]["p"] == pytest.approx(stats.ttest_rel(one, two).pvalue)
+    # Labels stand in turn, so each of these folds has one label and lacks two.
+    assert rows[0]["n_short_folds"] == 3
+
+
 def test_one_group_alone_is_no_test_and_is_not_counted(outputs):
     rows = judged(outputs, [("good", "zero")], groups={f"q{i}": "g" for i in range(150)})
     assert [row["p_holm"] for row in rows] == [None, None]
