@@ -1,6 +1,7 @@
 """Annotate: the candidates that have a label become the pool; pool versions never change."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ POOL_SCHEMA = pa.schema(
         ("group", pa.string()),
         ("wrong_output", pa.large_string()),
         ("why", pa.large_string()),
+        ("context", pa.large_string()),
         ("rendered", pa.large_string()),
         ("rendered_for", pa.string()),
         ("n_tokens", pa.int64()),
@@ -42,8 +44,8 @@ POOL_SCHEMA = pa.schema(
 
 def run_stage(run: Run) -> None:
     """Write the pool version that holds these candidates, or find it."""
-    candidates = _all_candidates(run)
     tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms})]
+    candidates = _all_candidates(run, context_columns(tasks))
     records, n_unlabelled = pool_records(candidates, tasks)
     records = with_texts(records, _renderers(run) if records.num_rows else [])
     mark = fingerprint("pool", VERSION, records.select(_content(records)).to_pylist())
@@ -101,8 +103,8 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     """The labelled candidates as pool records, sorted by id.
 
     Args:
-        candidates: Rows with id, input, output, label, tags, group, and `wrong_output` and `why`
-            where the corpus has them; ids distinct.
+        candidates: Rows with id, input, output, label, tags, group, `wrong_output` and `why` where
+            the corpus has them, and what the tasks show as context; ids distinct.
         tasks: A record is bad when it has an answer of none of them.
 
     Returns:
@@ -124,6 +126,7 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
         name: labelled[name] if name in labelled.column_names else pa.nulls(n, pa.large_string())
         for name in ("wrong_output", "why")
     }
+    columns["context"] = _context(labelled, tasks)
     columns |= {
         "rendered": pa.nulls(n, pa.large_string()),
         "rendered_for": pa.nulls(n, pa.string()),
@@ -135,6 +138,12 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     }
     ordered = [columns[name] for name in POOL_SCHEMA.names]
     return pa.table(ordered, names=POOL_SCHEMA.names).cast(POOL_SCHEMA), candidates.num_rows - n
+
+
+def context_columns(tasks: Iterable[Task]) -> list[str]:
+    """Columns of the corpus that are shown below the inputs of demonstrations."""
+    shown = (task.context for task in tasks if task.context_in_demonstrations)
+    return list(dict.fromkeys(column for columns in shown for column in columns))
 
 
 def with_texts(records: pa.Table, renderers: Sequence[Renderer]) -> pa.Table:
@@ -162,6 +171,14 @@ def with_texts(records: pa.Table, renderers: Sequence[Renderer]) -> pa.Table:
     return records
 
 
+def _context(rows: pa.Table, tasks: Iterable[Task]) -> pa.Array:
+    """A JSON object of each row's context; null where no task shows any."""
+    names = context_columns(tasks)
+    kept = rows.select(names).to_pylist() if names else [None] * rows.num_rows
+    cells = [row and json.dumps(row, ensure_ascii=False) for row in kept]
+    return pa.array(cells, pa.large_string())
+
+
 def _content(records: pa.Table) -> list[str]:
     return [name for name in records.column_names if name != "version"]
 
@@ -181,7 +198,7 @@ def _renderers(run: Run) -> list[Renderer]:
     return list(found.values())
 
 
-def _all_candidates(run: Run) -> pa.Table:
+def _all_candidates(run: Run, context: Sequence[str]) -> pa.Table:
     """The corpus rows of all candidates, with the labels they have today."""
     chosen: set[str] = set()
     for marker in run.candidates.values():
@@ -189,6 +206,9 @@ def _all_candidates(run: Run) -> pa.Table:
     wanted = pa.array(sorted(chosen), pa.string())
     names = [*ROW_COLUMNS, *run.config.file.corpus.columns.contrast()]
     tables = [POOL_SCHEMA.empty_table().select(names)]
+    for name in context:
+        tables[0] = tables[0].append_column(name, pa.array([], pa.large_string()))
+    names += context
     for part in run.tables["corpus"].parts if chosen else ():
         ids = run.ledger.read(part.marker, ["id"])["id"]
         if pc.any(pc.is_in(ids, value_set=wanted)).as_py():

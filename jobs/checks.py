@@ -39,6 +39,8 @@ def check_config(config: Config, *, until: str) -> None:
     for name, table in (("corpus", file.corpus), ("queries", file.queries)):
         _check_apart(find(table.path, key=f"{name}.path"), config.out, key=f"{name}.path")
     _check_tasks(file)
+    for name in sorted({arm.task for arm in config.arms}):
+        _check_context(file, name)
     check_baselines(config)
     _check_slices(file)
     for arm in config.arms:
@@ -71,6 +73,20 @@ def _check_tasks(file: ConfigFile) -> None:
             raise ConfigError(
                 f"tasks.{name}.labels: not given, and corpus.columns.label maps no column to take "
                 "them from. Give one of the two."
+            )
+
+
+def _check_context(file: ConfigFile, name: str) -> None:
+    task, tables = file.tasks[name], {"queries": file.queries.columns}
+    if task.context_in_demonstrations:
+        tables["corpus"] = file.corpus.columns
+    for key, columns in tables.items():
+        lacking = [column for column in task.context if column not in columns.keep]
+        if lacking:
+            kept = ", ".join(columns.keep) or "none"
+            raise ConfigError(
+                f"tasks.{name}.context: {lacking[0]!r} is not among {key}.columns.keep: {kept}. "
+                "Keep that column, or leave it out here."
             )
 
 
