@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from jobs.config_files import read_config
 from jobs.config_schema import Arm, ConfigFile
 from jobs.errors import ConfigError
 
@@ -71,7 +71,7 @@ def load(
     """Read, override, validate and expand a config.
 
     Args:
-        path: YAML file.
+        path: YAML file; it may build on others (`config_files`).
         settings: Overrides `a.b=c`; c is YAML; list items by number (`arms.0.name=x`).
         limit: Rows of each table to read.
         out: Replaces `out`.
@@ -82,7 +82,7 @@ def load(
     Raises:
         ConfigError: Any mistake in file, overrides or combination.
     """
-    raw = _read(path)
+    raw = read_config(path)
     for setting in settings:
         _override(raw, setting)
     if out is not None:
@@ -91,35 +91,6 @@ def load(
         raise ConfigError(f"--limit {limit}: wanted a whole number of rows, at least 1.")
     file = _validate(ConfigFile, raw, where=path)
     return Config(file=file, arms=_expand(file, where=path), limit=limit)
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a key that stands twice is an error, not the last one's win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a repeated key, with its line."""
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key != "<<" and key in seen:
-                line = key_node.start_mark.line + 1
-                raise yaml.YAMLError(f"key {key!r} stands twice, the second time on line {line}")
-            seen.add(key if isinstance(key, str) else id(key_node))
-        return super().construct_mapping(node, deep=deep)
-
-
-def _read(path: str) -> dict[str, Any]:
-    try:
-        raw = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}.") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {error}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path}: found {type(raw).__name__}, wanted a mapping of sections.")
-    return raw
 
 
 def _override(raw: dict[str, Any], setting: str) -> None:

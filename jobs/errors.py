@@ -15,6 +15,10 @@ class ConfigError(DualdivError):
     exit_code = 2
 
 
+class ModelOutOfReach(ConfigError):
+    """A hub model of which there is no copy here, while the hub gives no answer."""
+
+
 class DataError(DualdivError):
     """An input or intermediate file must change; names the file and, where known, the row."""
 
@@ -33,4 +37,7 @@ class InvariantError(DualdivError):
     exit_code = 70
 
 
-ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, ClusterError, InvariantError)}
+ERRORS = {
+    kind.__name__: kind
+    for kind in (ConfigError, ModelOutOfReach, DataError, ClusterError, InvariantError)
+}

@@ -9,9 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from inference.encoder_spec import EncoderSpec
 from inference.kinds import ANSWERED_BY_OUTPUT
-from inference.models import resolve
 from inference.prompts import PromptSpec, build
 from inference.tasks import Task
 from jobs.checks import check_config
@@ -19,10 +17,10 @@ from jobs.config import Config
 from jobs.config_schema import Arm, TableConfig
 from jobs.content_free import CONTENT_FREE_TOKENS, prompts_planned
 from jobs.embed import encoder_spec, identify
-from jobs.engines import engine_spec, tokenizer_of
-from jobs.errors import ConfigError
+from jobs.engines import engine_spec, unpinned_spec
 from jobs.ledger import Ledger
 from jobs.plan_lines import lines_of
+from jobs.plan_models import absent_lines, dimension_of, mean_tokens_of
 from jobs.plan_select import Stage1Plan, plan_settings
 from jobs.plan_sparse import plan_sparse, sparse_lines
 from jobs.progress import Progress
@@ -57,13 +55,15 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
         ConfigError: As `run`.
         DataError: The first file of a table cannot be read.
     """
-    check_config(config, until="report")
+    absent: dict[str, str] = {}
+    check_config(config, until="report", absent=absent)
     Store(config.out).check()
     tables = {name: _table(config, name) for name in ("corpus", "queries")}
     encoders = {
-        name: _encoder(config, name, tables) for name in sorted({a.encoder for a in config.arms})
+        name: _encoder(config, name, tables, absent)
+        for name in sorted({a.encoder for a in config.arms})
     }
-    arms = {arm.name: _arm(config, arm, tables) for arm in config.arms}
+    arms = {arm.name: _arm(config, arm, tables, absent) for arm in config.arms}
     plans = plan_settings(config, tables, encoders, none=NO_STAGE1)
     answer = {
         "out": str(Store(config.out).root),
@@ -75,12 +75,13 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
         "disk_bytes": _disk(tables, encoders, arms)
         + sum(one.output_bytes for one in plans.values()),
         "done": _done(config),
+        "models_not_looked_up": absent,
     }
     answer["seconds_on_two_cores"] = _seconds(answer)
     for table in tables.values():
-        del table["sample_texts"], table["sample_outputs"]
+        del table["sample_texts"], table["sample_outputs"], table["sample_kept"]
         table["n_labels_seen"] = len(table.pop("labels_seen"))
-    for line in _lines(answer, plans):
+    for line in [*absent_lines(absent), *_lines(answer, plans)]:
         progress.line("plan", line)
     return answer
 
@@ -88,7 +89,7 @@ def plan(config: Config, *, progress: Progress) -> dict[str, Any]:
 def _table(config: Config, name: str) -> dict[str, Any]:
     table: TableConfig = getattr(config.file, name)
     files = find(table.path, key=f"{name}.path")
-    texts, labels, outputs, scale = _sample(table, files)
+    texts, labels, outputs, kept, scale = _sample(table, files)
     rows = scale if scale is not None else 0
     exact = all(_parquet_rows(file) is not None for file in files)
     if exact:
@@ -104,6 +105,7 @@ def _table(config: Config, name: str) -> dict[str, Any]:
         "sample_texts": texts,
         "labels_seen": labels,
         "sample_outputs": outputs,
+        "sample_kept": kept,
         "characters_mean": sum(map(len, texts)) / len(texts) if texts else 0.0,
     }
 
@@ -120,8 +122,8 @@ def _parquet_rows(file: SourceFile) -> int | None:
 
 def _sample(
     table: TableConfig, files: list[SourceFile]
-) -> tuple[list[str], list[str], list[str], int | None]:
-    """Texts, labels and outputs of the first rows, and the rows of all files by size."""
+) -> tuple[list[str], list[str], list[str], dict[str, list[str]], int | None]:
+    """Texts, labels, outputs and kept columns of the first rows, and all rows by size."""
     first = files[0]
     with open(first.path, "rb") as file:
         batches = read_rows(
@@ -132,46 +134,33 @@ def _sample(
         whole = next(batches, None) is None
         at = first.bytes if whole else max(1, file.tell())
     if not seen:
-        return [], [], [], 0
+        return [], [], [], {}, 0
     rows = made[0].rows.slice(0, SAMPLE_ROWS)
     texts = [text for text in rows.column("input").to_pylist() if text]
     labels = sorted({label for label in rows.column("label").to_pylist() if label is not None})
     total = sum(file.bytes for file in files)
     outputs = [text for text in rows.column("output").to_pylist() if text]
-    return texts, labels, outputs, max(seen, round(seen * total / at))
+    kept = {name: [x or "" for x in rows.column(name).to_pylist()] for name in table.columns.keep}
+    return texts, labels, outputs, kept, max(seen, round(seen * total / at))
 
 
-def _encoder(config: Config, name: str, tables: dict[str, Any]) -> dict[str, Any]:
-    spec = encoder_spec(config.file.encoders[name], key=f"encoders.{name}")
-    dimension = _dimension(name, spec)
-    texts = tables["corpus"]["sample_texts"]
-    tokens = _mean_tokens(str(resolve(spec.model)), spec.revision, texts)
+def _encoder(
+    config: Config, name: str, tables: dict[str, Any], absent: dict[str, str]
+) -> dict[str, Any]:
+    key = f"encoders.{name}"
+    spec = encoder_spec(config.file.encoders[name], key=key)
+    dimension = dimension_of(spec, key=key, absent=absent)
+    tokens = mean_tokens_of(spec, key=key, absent=absent)(tables["corpus"]["sample_texts"])
     n_rows = tables["corpus"]["rows"] + tables["queries"]["rows"]
     width = 2 if spec.storage == "float16" else 4
     return {
-        "encoder_id": identify(name, spec),
+        "encoder_id": None if key in absent else identify(name, spec),
         "dimension": dimension,
         "tokens_mean": tokens,
         "tokens": round(tokens * n_rows),
         "vector_bytes": n_rows * dimension * width,
         "storage": spec.storage,
     }
-
-
-def _dimension(name: str, spec: EncoderSpec) -> int:
-    from transformers import AutoConfig
-
-    try:
-        found = AutoConfig.from_pretrained(str(resolve(spec.model)), revision=spec.revision)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"encoders.{name}: its model cannot be read: {error}") from None
-    return int(found.hidden_size)
-
-
-def _mean_tokens(model: str, revision: str | None, texts: list[str]) -> float:
-    tokenizer = tokenizer_of(model, revision)
-    counts = [len(tokenizer(text, add_special_tokens=True)["input_ids"]) for text in texts]
-    return sum(counts) / len(counts) if counts else 0.0
 
 
 def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
@@ -186,25 +175,33 @@ def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
     }
 
 
-def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
+def _arm(
+    config: Config, arm: Arm, tables: dict[str, Any], absent: dict[str, str]
+) -> dict[str, Any]:
     task_config = config.file.tasks[arm.task]
     seen = tables["corpus"]["labels_seen"]
     stand_ins = ["label one of the corpus", "label two of the corpus"]
     task: Task = build_task(
         arm.task, task_config, dict.fromkeys(seen if len(seen) > 1 else stand_ins, 1)
     )
-    spec = engine_spec(config.file.engines[arm.engine], key=f"engines.{arm.engine}")
+    key, engine = f"engines.{arm.engine}", config.file.engines[arm.engine]
+    spec = (unpinned_spec if key in absent else engine_spec)(engine, key=key)
+    mean_tokens = mean_tokens_of(spec, key=key, absent=absent)
     k = 0 if shows_nothing(arm.stage2) else arm.stage2.k
     bare = [build(task, [], "", spec=PromptSpec())]
-    text = _mean_tokens(spec.model, spec.revision, tables["corpus"]["sample_texts"])
-    query = _mean_tokens(spec.model, spec.revision, tables["queries"]["sample_texts"])
+    text = mean_tokens(tables["corpus"]["sample_texts"])
+    query = mean_tokens(tables["queries"]["sample_texts"])
+    # The same stands below the inputs of demonstrations, where it stands there too.
+    kept = tables["queries"]["sample_kept"]
+    context = sum(mean_tokens([f"{mark}{x}" for x in kept[c]]) for c, mark in task.context.items())
     # Entities are shown shorter than they are stored; what is planned for is an upper bound.
     by_output = task.kind in ANSWERED_BY_OUTPUT
     answers = tables["corpus"]["sample_outputs"] if by_output else list(task.labels)
-    answer = _mean_tokens(spec.model, spec.revision, answers)
-    each = _mean_tokens(spec.model, spec.revision, bare) + query + k * (text + answer + 6)
+    answer = mean_tokens(answers)
+    each = mean_tokens(bare) + query + context + k * (text + answer + 6)
+    each += k * context * task.context_in_demonstrations
     most = spec.max_model_len - arm.generate.max_tokens
-    alone = _mean_tokens(spec.model, spec.revision, bare) + 2 * text + answer + 6
+    alone = mean_tokens(bare) + 2 * text + answer + 6
     trials = _trials(arm, tables["corpus"]["rows"])
     n_queries = tables["queries"]["rows"]
     return {

@@ -1,0 +1,67 @@
+"""What `dualdiv plan` goes by for a model: its files, or an assumption where it is out of reach."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from inference.encoder_spec import EncoderSpec
+from inference.engine import EngineSpec
+from inference.models import resolve
+from inference.presets import DIMENSIONS
+from jobs.engines import tokenizer_of
+from jobs.errors import ConfigError
+
+# Of English in subword vocabularies: the packaged models have 4 to 5 in sentences, 3 among names
+# of drugs.
+CHARACTERS_PER_TOKEN = 4.0
+ASSUMED_DIMENSION = 1024
+
+MeanTokens = Callable[[Sequence[str]], float]
+
+
+def mean_tokens_of(
+    spec: EncoderSpec | EngineSpec, *, key: str, absent: Collection[str]
+) -> MeanTokens:
+    """How texts are counted for a model: by its tokenizer, or by their length.
+
+    Args:
+        spec: Names the model.
+        key: Its place in the config.
+        absent: Places of the models that are out of reach.
+
+    Returns:
+        A function from texts to their mean number of tokens; 0 of no texts.
+    """
+    if key in absent:
+        return lambda texts: sum(map(len, texts)) / CHARACTERS_PER_TOKEN / max(1, len(texts))
+    tokenizer = tokenizer_of(str(resolve(spec.model)), spec.revision)
+
+    def counted(texts: Sequence[str]) -> float:
+        counts = [len(tokenizer(text, add_special_tokens=True)["input_ids"]) for text in texts]
+        return sum(counts) / max(1, len(counts))
+
+    return counted
+
+
+def dimension_of(spec: EncoderSpec, *, key: str, absent: Collection[str]) -> int:
+    """Numbers of a vector; that of a preset, or 1,024, where the model is out of reach.
+
+    Raises:
+        ConfigError: Its config cannot be read.
+    """
+    if key in absent:
+        return DIMENSIONS.get(spec.model, ASSUMED_DIMENSION)
+    from transformers import AutoConfig
+
+    try:
+        found = AutoConfig.from_pretrained(str(resolve(spec.model)), revision=spec.revision)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{key}: its model cannot be read: {error}") from None
+    return int(found.hidden_size)
+
+
+def absent_lines(absent: dict[str, str]) -> list[str]:
+    """What could not be looked up, and what was assumed instead; one line a model."""
+    return [
+        f"WARNING: {said} Not checked; planned with {CHARACTERS_PER_TOKEN:g} characters a token"
+        f"{' and its dimension assumed' if place.startswith('encoders.') else ''}."
+        for place, said in absent.items()
+    ]
