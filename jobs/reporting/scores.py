@@ -7,6 +7,7 @@ from jobs.reporting.tables import Cell, Table, plain
 from jobs.reporting.words import interval_text
 
 NAMES = {
+    "accuracy": "accuracy",
     "micro_f1": "micro-F1",
     "macro_f1": "macro-F1",
     "exact_match": "exact match",
