@@ -32,7 +32,8 @@ def metric_bars(
 
     Args:
         arms: Names of the arms, drawn from top to bottom.
-        metrics: Per metric name, for each arm (value, low, high, majority baseline), in [0, 1].
+        metrics: Per metric name, for each arm (value, low, high, majority baseline), in [0, 1];
+            NaN where there is no such baseline.
 
     Returns:
         A PNG.
@@ -46,19 +47,19 @@ def metric_bars(
         whiskers = np.maximum([value - low, high - value], 0)
         axes.errorbar(value, rows, xerr=whiskers, fmt="none", ecolor=DARK, capsize=3, lw=1.3)
         axes.vlines(majority, rows - 0.44, rows + 0.44, colors=RED, linestyles=(0, (3, 2)))
-        for row, x, end in zip(rows, value, np.maximum(high, majority), strict=True):
+        ends = np.fmax(high, majority)
+        for row, x, end in zip(rows, value, ends, strict=True):
             axes.text(end + 0.012, row, f"{x:.3f}", va="center", fontsize=10, color=DARK)
-        axes.set_xlim(0, float(np.maximum(high, majority).max()) * 1.02 + 0.14)
+        axes.set_xlim(0, float(ends.max()) * 1.02 + 0.14)
         axes.set_title(name, fontsize=11)
-        _calm(axes)
-    panels[0].set_yticks(rows, [_plain(arm, 34) for arm in arms], fontsize=10)
+        calm(axes)
+    panels[0].set_yticks(rows, [one_line(arm, 34) for arm in arms], fontsize=10)
     panels[0].invert_yaxis()
-    handles = [
-        Line2D([], [], color=DARK, lw=1.3, label="95% interval (bootstrap)"),
-        Line2D([], [], color=RED, lw=1.3, ls=(0, (3, 2)), label="majority baseline"),
-    ]
+    handles = [Line2D([], [], color=DARK, lw=1.3, label="95% interval (bootstrap)")]
+    if not all(np.isnan(one[3]) for values in metrics.values() for one in values):
+        handles += [Line2D([], [], color=RED, lw=1.3, ls=(0, (3, 2)), label="majority baseline")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
-    return _png(figure)
+    return to_png(figure)
 
 
 def sweep_lines(
@@ -91,18 +92,18 @@ def sweep_lines(
                 yerr=np.maximum([value - low, high - value], 0),
                 **{"color": COLOURS[i], "marker": MARKS[i % len(MARKS)], "ms": 5, "lw": 1.4},
                 **{"ls": DASHES[i % len(DASHES)], "elinewidth": 0.9, "capsize": 2.5},
-                label=_plain(name, 44),
+                label=one_line(name, 44),
             )
         if metric in majority:
             axes.axhline(majority[metric], color=RED, lw=1.2, ls=(0, (3, 2)))
         axes.set_xticks(places, [f"{number:g}" for number in numbers], fontsize=9)
         axes.set_title(metric, fontsize=11)
-        axes.set_xlabel(_plain(title, 60), fontsize=10)
-        _calm(axes)
+        axes.set_xlabel(one_line(title, 60), fontsize=10)
+        calm(axes)
         axes.grid(axis="y", alpha=0.25)
     named, columns = axes_of[0].get_legend_handles_labels(), min(len(panels), 2)
     figure.legend(*named, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
-    return _png(figure)
+    return to_png(figure)
 
 
 def _places(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,7 +139,9 @@ def confusion_heatmap(confusion: NDArray[np.int64], labels: Sequence[str]) -> by
         colour = "white" if shares[row, column] > 0.55 else DARK
         text = str(table[row, column])
         axes.text(column, row, text, ha="center", va="center", fontsize=9, color=colour)
-    axes.set_yticks(range(n), [f"{_plain(x, 38)}  {i}" for i, x in enumerate(names, 1)], fontsize=9)
+    axes.set_yticks(
+        range(n), [f"{one_line(x, 38)}  {i}" for i, x in enumerate(names, 1)], fontsize=9
+    )
     axes.set_xticks(range(n + 1), [*map(str, range(1, n + 1)), "none"], fontsize=9)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
@@ -146,7 +149,7 @@ def confusion_heatmap(confusion: NDArray[np.int64], labels: Sequence[str]) -> by
     axes.set_ylabel("gold label", fontsize=10)
     axes.axvline(n - 0.5, color=DARK, lw=0.8)
     axes.tick_params(length=0)
-    return _png(figure)
+    return to_png(figure)
 
 
 def label_coverage(corpus: Mapping[str, int], candidates: Mapping[str, Mapping[str, int]]) -> bytes:
@@ -178,18 +181,18 @@ def label_coverage(corpus: Mapping[str, int], candidates: Mapping[str, Mapping[s
                 **{"va": "center", "fontsize": 8.5, "color": DARK if count else RED},
             )
         covered = sum(counts.get(label, 0) > 0 for label in ranked)
-        axes.set_title(f"{_plain(method, 26)}\n{covered} of {len(ranked)} labels", fontsize=10.5)
+        axes.set_title(f"{one_line(method, 26)}\n{covered} of {len(ranked)} labels", fontsize=10.5)
         axes.set_xlim(0, max([*share, *picked], default=0) * 1.02 + 0.09)
-        axes.set_yticks(rows, [_plain(label, 34) for label in shown], fontsize=9)
+        axes.set_yticks(rows, [one_line(label, 34) for label in shown], fontsize=9)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f}%")
-        _calm(axes)
+        calm(axes)
     handles = [
         Line2D([], [], color=BLUE, lw=7, alpha=0.75, label="share of the candidates (number)"),
         Line2D([], [], color=DARK, marker="|", ms=9, mew=1.8, ls="", label="share of the corpus"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
-    return _png(figure)
+    return to_png(figure)
 
 
 def umap_map(
@@ -216,10 +219,10 @@ def umap_map(
         axes.scatter(*points.T, s=size, c=colours, alpha=0.35, lw=0)
         ringed = points[chosen]
         axes.scatter(*ringed.T, s=30, c=colours[chosen], edgecolors="black", lw=0.9)
-        axes.set_title(f"{_plain(method, 40)}: {len(chosen)} candidates", fontsize=11)
+        axes.set_title(f"{one_line(method, 40)}: {len(chosen)} candidates", fontsize=11)
         axes.set_xticks([])
         axes.set_yticks([])
-    entries = [(_plain(label, 40), palette[label]) for label in top]
+    entries = [(one_line(label, 40), palette[label]) for label in top]
     if set(labels) - set(top) - {None}:
         entries.append(("other labels", OTHER))
     if None in labels:
@@ -233,7 +236,7 @@ def umap_map(
         frameon=False,
         fontsize=9,
     )
-    return _png(figure)
+    return to_png(figure)
 
 
 def _panels(n: int, *, width: float, height: float, left: float = 0.0) -> tuple[Figure, list[Axes]]:
@@ -247,14 +250,15 @@ def _panels(n: int, *, width: float, height: float, left: float = 0.0) -> tuple[
     return figure, list(panels[:n])
 
 
-def _calm(axes: Axes) -> None:
+def calm(axes: Axes) -> None:
+    """Take away what draws the eye from the data."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=0)
     axes.grid(axis="x", alpha=0.25)
     axes.set_axisbelow(True)
 
 
-def _plain(text: str, width: int) -> str:
+def one_line(text: str, width: int) -> str:
     """One line of at most `width` characters that is never read as a formula."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     cut = line if len(line) <= width else line[: width - 3].rstrip() + "..."
@@ -278,7 +282,7 @@ def _lumped(
     return table, [*(labels[i] for i in kept), f"other ({n - len(kept)} labels)"]
 
 
-def _png(figure: Figure) -> bytes:
+def to_png(figure: Figure) -> bytes:
     """Equal figures give equal bytes: no date, no version in the file."""
     FigureCanvasAgg(figure)
     figure.set_layout_engine("constrained", h_pad=0.08, w_pad=0.08)

@@ -74,6 +74,22 @@ def score_table(scores: Sequence[Row]) -> Table:
     return Table(["score [95%]", *arms], cells)
 
 
+def difference_table(scores: Sequence[Row]) -> Table:
+    """Every paired difference to random selection with its interval, one row a score."""
+    headings = ["arm", "against", "score", "queries", "difference [95%]", "leaves out 0"]
+    cells = [
+        [
+            *(Cell(text) for text in (row["arm"], row["against"], NAMES[row["metric"]])),
+            Cell(plain(row["n"]), number=True),
+            Cell(interval_text(row["value"], row["low"], row["high"], sign="+"), number=True),
+            Cell(plain(bool(row["low"] > 0 or row["high"] < 0))),
+        ]
+        for row in scores
+        if row["against"]
+    ]
+    return Table(headings, cells)
+
+
 def type_table(slices: Sequence[Row]) -> Table:
     """Precision, recall and F1 of each class, or type by way of matching, and arm."""
     headings = ["arm", "by", "class", "in gold", "precision", "recall", "F1"]

@@ -7,10 +7,10 @@ import pytest
 from jobs.reporting.charts import (
     MAX_CONFUSION,
     _lumped,
-    _plain,
     confusion_heatmap,
     label_coverage,
     metric_bars,
+    one_line,
     umap_map,
 )
 
@@ -112,6 +112,6 @@ def test_hostile_labels_are_drawn_as_text_never_as_formulas():
     label_coverage(counts, {name: counts for name in HOSTILE})
     umap_map(np.eye(n, 2), HOSTILE, {name: np.array([0]) for name in HOSTILE})
     metric_bars(HOSTILE, {"accuracy": [(0.5, 0.4, 0.6, 0.1)] * n})
-    assert _plain("cost: $5 and $6", 40) == r"cost: \$5 and \$6"
-    assert _plain("a" * 500, 20) == "a" * 17 + "..."
-    assert _plain("line\nbreak\ttab", 40) == "line break tab"
+    assert one_line("cost: $5 and $6", 40) == r"cost: \$5 and \$6"
+    assert one_line("a" * 500, 20) == "a" * 17 + "..."
+    assert one_line("line\nbreak\ttab", 40) == "line break tab"
