@@ -13,6 +13,12 @@ from inference.gguf import converted
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SAMPLE_BYTES = 1 << 20
+# The hub knew what was asked and asks to wait: 408 and 429 say nothing of the model.
+_WAIT = {408, 429}
+
+
+class OutOfReach(LookupError):
+    """A hub model of which there is no copy, while the hub gives no answer: it may exist or not."""
 
 
 def resolve(model: str) -> Path | str:
@@ -52,8 +58,8 @@ def revision(model: str, revision: str | None = None) -> str:
         files, the content of small ones, and the first and last MiB of large ones.
 
     Raises:
-        LookupError: a hub model that is neither in the local cache nor to be reached, or an
-            unknown package.
+        OutOfReach: a hub model that is not in the local cache, and the hub cannot be reached.
+        LookupError: a hub model that the hub does not know or does not show, or an unknown package.
         FileNotFoundError: a path that does not exist or that holds no model.
         ValueError: a revision for a folder, which has none.
     """
@@ -162,10 +168,25 @@ def _commit(name: str, revision: str | None) -> str:
     try:
         sha = HfApi().model_info(name, revision=revision, timeout=10).sha
     except Exception as error:  # whatever the transport raises: the user's remedy is the same
-        raise LookupError(_unreachable(name, revision, error)) from error
+        if _answered(error):
+            raise LookupError(
+                f"model {name!r} (revision {revision or 'main'}): there is no folder of that name, "
+                f"and the hub does not give it out ({type(error).__name__}). Correct the name or "
+                "revision, or log in where the model asks for it: hf auth login"
+            ) from error
+        raise OutOfReach(_unreachable(name, revision, error)) from error
     if sha is None:
-        raise LookupError(_unreachable(name, revision, "the hub named no commit"))
+        raise OutOfReach(_unreachable(name, revision, "the hub named no commit"))
     return sha
+
+
+def _answered(error: Exception) -> bool:
+    """Whether the hub itself refused, and was not merely out of reach or out of order."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not isinstance(error, HfHubHTTPError):
+        return isinstance(error, ValueError)
+    return 400 <= error.response.status_code < 500 and error.response.status_code not in _WAIT
 
 
 def _unreachable(name: str, revision: str | None, why: object) -> str:

@@ -1,4 +1,9 @@
-"""Encoders with the prompts, pooling and lengths that their model cards ask for."""
+"""Encoders with the prompts, pooling and lengths that their model cards ask for.
+
+The cards: huggingface.co/BAAI/bge-large-en-v1.5, ncbi/MedCPT-Query-Encoder and
+ncbi/MedCPT-Article-Encoder (Jin et al. 2023), BMRetriever/BMRetriever-410M (Xu et al. 2024), and
+sentence-transformers/all-MiniLM-L6-v2.
+"""
 
 from inference.encoder_spec import EncoderSpec
 
@@ -38,4 +43,11 @@ PRESETS: dict[str, EncoderSpec] = {
         append_eos=True,
         max_tokens=512,
     ),
+}
+
+# Numbers of a vector, from the `config.json` of each: what a plan goes by without a copy of it.
+DIMENSIONS = {
+    "BAAI/bge-large-en-v1.5": 1024,
+    "ncbi/MedCPT-Article-Encoder": 768,
+    "BMRetriever/BMRetriever-410M": 1024,
 }

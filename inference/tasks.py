@@ -41,6 +41,8 @@ class Task:
         wrong_prefix: put before the incorrect answer of a contrastive demonstration.
         why_prefix: put before the reason why it is incorrect.
         label_separator: stands between the labels of a `multi-label` row, in data and answers.
+        context: column of a row -> what is put before it where it is shown below the row's input.
+        context_in_demonstrations: show it with demonstrations too, and not with the query alone.
 
     Raises:
         ValueError: no labels (or some, for `sql`), an empty or repeated label, an alias or
@@ -60,6 +62,8 @@ class Task:
     wrong_prefix: str = "Wrong answer: "
     why_prefix: str = "Why it is wrong: "
     label_separator: str = ";"
+    context: Mapping[str, str] = field(default_factory=dict, hash=False)
+    context_in_demonstrations: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(self.labels))
@@ -67,6 +71,7 @@ class Task:
         aliases = {normalise(raw): label for raw, label in self.aliases.items()}
         object.__setattr__(self, "aliases", aliases)
         object.__setattr__(self, "verbalizers", dict(self.verbalizers))
+        object.__setattr__(self, "context", dict(self.context))
         _check_spellings(self)
         _check_separator(self)
 

@@ -1,6 +1,7 @@
 """Annotate: the candidates that have a label become the pool; pool versions never change."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ POOL_SCHEMA = pa.schema(
         ("group", pa.string()),
         ("wrong_output", pa.large_string()),
         ("why", pa.large_string()),
+        ("context", pa.large_string()),
         ("rendered", pa.large_string()),
         ("rendered_for", pa.string()),
         ("n_tokens", pa.int64()),
@@ -49,8 +51,8 @@ def run_stage(run: Run) -> None:
     """Write the pool version that holds these candidates, or find it."""
     nightly = run.config.file.annotate.nightly
     batches = batches_of(run.ledger) if nightly else []
-    candidates = candidate_rows(run, batches)
     tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms})]
+    candidates = candidate_rows(run, batches, context_columns(tasks))
     records, n_unlabelled = pool_records(candidates, tasks)
     changes, promote = changes_of(run.ledger), run.config.file.annotate.promote
     records = with_states(records, changes, promote=promote)
@@ -114,7 +116,8 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
 
     Args:
         candidates: Rows with id, input, output, label, tags, group, and `wrong_output` and `why`
-            where the corpus has them; `source` where labels were imported; ids distinct.
+            where the corpus has them; `source` where labels were imported; what the tasks show as
+            context; ids distinct.
         tasks: A record is bad when it has an answer of none of them.
 
     Returns:
@@ -136,6 +139,7 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
         name: labelled[name] if name in labelled.column_names else pa.nulls(n, pa.large_string())
         for name in CONTRAST_COLUMNS
     }
+    columns["context"] = _context(labelled, tasks)
     columns |= {
         "rendered": pa.nulls(n, pa.large_string()),
         "rendered_for": pa.nulls(n, pa.string()),
@@ -148,6 +152,12 @@ def pool_records(candidates: pa.Table, tasks: list[Task]) -> tuple[pa.Table, int
     }
     ordered = [columns[name] for name in POOL_SCHEMA.names]
     return pa.table(ordered, names=POOL_SCHEMA.names).cast(POOL_SCHEMA), candidates.num_rows - n
+
+
+def context_columns(tasks: Iterable[Task]) -> list[str]:
+    """Columns of the corpus that are shown below the inputs of demonstrations."""
+    shown = (task.context for task in tasks if task.context_in_demonstrations)
+    return list(dict.fromkeys(column for columns in shown for column in columns))
 
 
 def with_texts(records: pa.Table, renderers: Sequence[Renderer]) -> pa.Table:
@@ -173,6 +183,14 @@ def with_texts(records: pa.Table, renderers: Sequence[Renderer]) -> pa.Table:
         at = records.schema.get_field_index(name)
         records = records.set_column(at, name, pa.array(values, POOL_SCHEMA.field(name).type))
     return records
+
+
+def _context(rows: pa.Table, tasks: Iterable[Task]) -> pa.Array:
+    """A JSON object of each row's context; null where no task shows any."""
+    names = context_columns(tasks)
+    kept = rows.select(names).to_pylist() if names else [None] * rows.num_rows
+    cells = [row and json.dumps(row, ensure_ascii=False) for row in kept]
+    return pa.array(cells, pa.large_string())
 
 
 def _content(records: pa.Table) -> list[str]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from inference.blocks import route
 from inference.budget import Budget, Fitted, Limits, TokenCounter, fit
+from inference.context import with_context
 from inference.decoding import max_answer_tokens
 from inference.engine import EngineSpec
 from inference.ordering import ORDERS, Demonstration, order_of
@@ -65,7 +66,8 @@ class AssembleWork:
         found = ledger.find(unit)
         if found is not None:
             return found
-        queries = ledger.read(Marker(**payload["rows"]), ["input", "text_hash"]).to_pylist()
+        columns = ["input", "text_hash", *payload["task"]["context"]]
+        queries = ledger.read(Marker(**payload["rows"]), columns).to_pylist()
         ranked = ledger.read(Marker(**payload["demonstrations"])).to_pylist()
         writer = _Writer(ledger, payload, ranked)
         rows = [writer(i, ranked[i], query) for i, query in enumerate(queries)]
@@ -194,14 +196,13 @@ class _Writer:
         own = dict(zip(ranked["demonstration_ids"], ranked["similarities"], strict=True))
         shown = fixed | {row_id: near for row_id, near in own.items() if row_id not in fixed}
         demonstrations = [replace(self._pool[i], similarity=near) for i, near in shown.items()]
-        fitted = fit(
-            self.task, demonstrations, query["input"], budget=self.budget, n_fixed=len(fixed)
-        )
+        asked = with_context(self.task, query["input"], query)
+        fitted = fit(self.task, demonstrations, asked, budget=self.budget, n_fixed=len(fixed))
         ids = [demonstrations[i].id for i in fitted.shown]
         detail = fitted.detail
         if self._orders is not None and fitted.status is Status.OK and len(ids) > 1:
             kept = [demonstrations[i] for i in fitted.kept]
-            fitted, ids, detail = self._calibrated(fitted, kept, ids, query["input"])
+            fitted, ids, detail = self._calibrated(fitted, kept, ids, asked)
         clusters = self._fixed.clusters
         return row | {
             "prompt": fitted.prompt,

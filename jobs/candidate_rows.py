@@ -18,16 +18,18 @@ ANSWER_COLUMNS = ["output", "label", "tags"]
 CONTRAST_COLUMNS = ["wrong_output", "why"]
 
 
-def candidate_rows(run: Run, batches: Sequence[Batch]) -> pa.Table:
+def candidate_rows(run: Run, batches: Sequence[Batch], context: Sequence[str] = ()) -> pa.Table:
     """The candidates of this run, or of every night so far, with the labels they have today.
 
     Args:
         run: After select.
         batches: Of the nights; none where the run is no nightly one.
+        context: Columns of the corpus that demonstrations show below their input.
 
     Returns:
         Rows with `ROW_COLUMNS`, `source`, and the contrast columns that the corpus has; of nights
-        also the other `BATCH_FIELDS`, by night and order of picking.
+        also the other `BATCH_FIELDS`, by night and order of picking. Last the context, null of
+        rows that are gone from the corpus.
     """
     rows = _proposed(run, batches) if run.config.file.annotate.nightly else _chosen(run)
     found = with_imported(rows, labels_of(run.ledger))
@@ -41,7 +43,7 @@ def candidate_rows(run: Run, batches: Sequence[Batch]) -> pa.Table:
             f"{len(found.differing)} candidates have an imported label that is not the corpus's "
             f"({found.differing[0]!r} ...); the imported one counts"
         )
-    return found.candidates
+    return _with_context(run, found.candidates, context) if context else found.candidates
 
 
 def corpus_rows(run: Run, ids: Sequence[str], columns: Sequence[str]) -> pa.Table:
@@ -86,6 +88,14 @@ def _proposed(run: Run, batches: Sequence[Batch]) -> pa.Table:
         return rows
     ids = rows["id"].to_pylist()
     return _answered(rows, corpus_rows(run, ids, ["id", "input", *ANSWER_COLUMNS]))
+
+
+def _with_context(run: Run, rows: pa.Table, context: Sequence[str]) -> pa.Table:
+    there = rows_by_id(run, rows["id"].to_pylist(), ["id", *context])
+    for name in context:
+        cells = [there.get(row_id, {}).get(name) for row_id in rows["id"].to_pylist()]
+        rows = rows.append_column(name, pa.array(cells, pa.large_string()))
+    return rows
 
 
 def _answered(rows: pa.Table, answers: pa.Table) -> pa.Table:

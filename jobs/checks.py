@@ -1,15 +1,18 @@
 """What can be refused before any work: the config against code, files and models."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from inference.kinds import ANSWERED_BY_OUTPUT
 from jobs import assemble, rank, select
 from jobs.baselines import check_baselines
 from jobs.config import Config
-from jobs.config_schema import ConfigFile
+from jobs.config_schema import Arm, ConfigFile
 from jobs.embed import encoder_spec, identify
 from jobs.embed_sparse import identify_sparse
-from jobs.engines import check_chat, engine_spec, tokenizer_of
+from jobs.engines import check_chat, engine_spec, tokenizer_of, unpinned_spec
 from jobs.epr import check_map
-from jobs.errors import ConfigError
+from jobs.errors import ConfigError, ModelOutOfReach
 from jobs.files.places import absolute, plain
 from jobs.kind_rules import check_kind
 from jobs.nightly import check_nightly
@@ -23,15 +26,19 @@ RANKS = ("rank", "assemble", "generate", "evaluate", "report")
 USES_LLM = ("annotate", *RANKS)
 
 
-def check_config(config: Config, *, until: str) -> None:
+def check_config(config: Config, *, until: str, absent: dict[str, str] | None = None) -> None:
     """Refuse what cannot end well.
 
     Args:
         config: The resolved config.
         until: Last stage that will run; models of later stages are not looked for.
+        absent: Where it is given, it takes the models that cannot be looked up for now, by their
+            place in the config, with what is known of them.
 
     Raises:
         ConfigError: Names key, value and what is allowed.
+        ModelOutOfReach: A model of which there is no copy while the hub gives no answer, without
+            `absent`.
     """
     file = config.file
     for arm in config.arms:
@@ -43,6 +50,8 @@ def check_config(config: Config, *, until: str) -> None:
     for name, table in (("corpus", file.corpus), ("queries", file.queries)):
         _check_apart(find(table.path, key=f"{name}.path"), config.out, key=f"{name}.path")
     _check_tasks(file)
+    for name in sorted({arm.task for arm in config.arms}):
+        _check_context(file, name)
     check_baselines(config)
     check_nightly(config)
     check_orders(config)
@@ -50,14 +59,36 @@ def check_config(config: Config, *, until: str) -> None:
     _check_slices(file)
     for arm in config.arms:
         check_kind(arm, file)
+    _check_models(config, until, absent)
+
+
+def _check_models(config: Config, until: str, absent: dict[str, str] | None) -> None:
+    file = config.file
     if until != "ingest":
         for name in sorted({arm.encoder for arm in config.arms}):
-            identify(name, encoder_spec(file.encoders[name], key=f"encoders.{name}"))
+            with _excused(f"encoders.{name}", absent):
+                identify(name, encoder_spec(file.encoders[name], key=f"encoders.{name}"))
     if until in RANKS:
         for name in sorted({rank.sparse_encoder_of(arm) for arm in config.arms} - {None}):
             identify_sparse(name, file.sparse_encoders[name])
     if until in USES_LLM:
-        _check_engines(config)
+        for name in sorted({arm.engine for arm in config.arms}):
+            with _excused(f"engines.{name}", absent):
+                spec = engine_spec(file.engines[name], key=f"engines.{name}")
+                tokenizer_of(spec.model, spec.revision)
+        for arm in config.arms:
+            _check_engine(config, arm, is_there=f"engines.{arm.engine}" not in (absent or {}))
+
+
+@contextmanager
+def _excused(place: str, absent: dict[str, str] | None) -> Iterator[None]:
+    """Note a model that is out of reach, where that is allowed."""
+    try:
+        yield
+    except ModelOutOfReach as error:
+        if absent is None:
+            raise
+        absent[place] = str(error)
 
 
 def remote_code(config: Config) -> list[str]:
@@ -99,6 +130,20 @@ def _check_tasks(file: ConfigFile) -> None:
             )
 
 
+def _check_context(file: ConfigFile, name: str) -> None:
+    task, tables = file.tasks[name], {"queries": file.queries.columns}
+    if task.context_in_demonstrations:
+        tables["corpus"] = file.corpus.columns
+    for key, columns in tables.items():
+        lacking = [column for column in task.context if column not in columns.keep]
+        if lacking:
+            kept = ", ".join(columns.keep) or "none"
+            raise ConfigError(
+                f"tasks.{name}.context: {lacking[0]!r} is not among {key}.columns.keep: {kept}. "
+                "Keep that column, or leave it out here."
+            )
+
+
 def _check_slices(file: ConfigFile) -> None:
     unknown = [name for name in file.report.slices if name not in file.queries.columns.keep]
     if unknown:
@@ -109,17 +154,17 @@ def _check_slices(file: ConfigFile) -> None:
         )
 
 
-def _check_engines(config: Config) -> None:
-    file = config.file
-    for arm in config.arms:
-        spec = engine_spec(file.engines[arm.engine], key=f"engines.{arm.engine}")
-        tokenizer_of(spec.model, spec.revision)
-        task_config = file.tasks[arm.task]
-        if task_config.labels is not None or task_config.kind in ANSWERED_BY_OUTPUT:
-            task = build(arm.task, task_config, {})
-            assemble.max_prompt_tokens(spec, arm.prompt, arm.generate, task)
-        if arm.prompt.format == "chat":
-            check_chat(spec, engine=arm.engine, arm=arm.name)
-        if rank.learns(arm):
-            encoder = encoder_spec(file.encoders[arm.encoder], key=f"encoders.{arm.encoder}")
-            check_map(arm, encoder_id=identify(arm.encoder, encoder), engine=spec)
+def _check_engine(config: Config, arm: Arm, *, is_there: bool) -> None:
+    file, key = config.file, f"engines.{arm.engine}"
+    spec = (engine_spec if is_there else unpinned_spec)(file.engines[arm.engine], key=key)
+    task_config = file.tasks[arm.task]
+    if task_config.labels is not None or task_config.kind in ANSWERED_BY_OUTPUT:
+        task = build(arm.task, task_config, {})
+        assemble.max_prompt_tokens(spec, arm.prompt, arm.generate, task)
+    if not is_there:
+        return
+    if arm.prompt.format == "chat":
+        check_chat(spec, engine=arm.engine, arm=arm.name)
+    if rank.learns(arm):
+        encoder = encoder_spec(file.encoders[arm.encoder], key=f"encoders.{arm.encoder}")
+        check_map(arm, encoder_id=identify(arm.encoder, encoder), engine=spec)

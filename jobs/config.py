@@ -11,13 +11,11 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from jobs import redaction
+from jobs.config_files import Loader, read_config, yaml_mistake
 from jobs.config_schema import Arm, ConfigFile
 from jobs.config_storage import refuse_secrets, require_set
 from jobs.errors import ConfigError
-from jobs.files.inputs import read_input
-from jobs.files.places import plain
 
-MOST_BYTES, MOST_ALIASES, MOST_DEPTH = 2**20, 32, 64
 ARM_SECTIONS = ("stage1", "stage2", "prompt", "generate")
 # Sections inside them, of which an arm may name some keys and keep the others.
 SUBSECTIONS = {"stage2": ("epr",)}
@@ -67,7 +65,7 @@ def load(
     """Read, override, validate and expand a config.
 
     Args:
-        path: YAML file.
+        path: YAML file; it may build on others (`config_files`).
         settings: Overrides `a.b=c`; c is YAML; list items by number (`arms.0.name=x`).
         limit: Rows of each table to read.
         out: Replaces `out`.
@@ -78,7 +76,7 @@ def load(
     Raises:
         ConfigError: Any mistake in file, overrides or combination.
     """
-    raw = _read(path)
+    raw = read_config(path)
     for setting in settings:
         redaction.learn_text(setting)
         _override(raw, setting)
@@ -93,81 +91,14 @@ def load(
     return Config(file=file, arms=_expand(file, where=path), limit=limit)
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML; a key that stands twice is an error, and a few lines cannot stand for millions."""
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__(stream)
-        self._n_aliases, self._open = 0, [""]
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Refuse too many aliases, too deep a nesting, and a part that holds itself."""
-        event = self.peek_event()
-        if isinstance(event, yaml.AliasEvent):
-            self._n_aliases += 1
-            if self._n_aliases > MOST_ALIASES or event.anchor in self._open:
-                line = event.start_mark.line + 1
-                what = (
-                    "holds itself" if event.anchor in self._open else f"is one of > {MOST_ALIASES}"
-                )
-                raise yaml.YAMLError(f"alias *{event.anchor} on line {line} {what}")
-            return super().compose_node(parent, index)
-        self._open.append(event.anchor or "")
-        if len(self._open) > MOST_DEPTH:
-            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: nested over {MOST_DEPTH} deep")
-        node = super().compose_node(parent, index)
-        self._open.pop()
-        return node
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a repeated key, with its line."""
-        seen = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen:
-                line = key_node.start_mark.line + 1
-                raise yaml.YAMLError(f"key {key!r} stands twice, the second time on line {line}")
-            seen.add(key if isinstance(key, str) else id(key_node))
-        return super().construct_mapping(node, deep=deep)
-
-
-def _read(path: str) -> dict[str, Any]:
-    try:
-        data = read_input(plain(path, key="the config"))
-        if len(data) > MOST_BYTES:
-            raise ConfigError(f"{path}: above {MOST_BYTES:,} bytes, so it is no config.")
-        text = data.decode("utf-8")
-        redaction.learn_text(text)
-        raw = yaml.load(text, Loader=_Loader)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}.") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {_yaml_mistake(error)}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path}: found {type(raw).__name__}, wanted a mapping of sections.")
-    return raw
-
-
-def _yaml_mistake(error: yaml.YAMLError) -> str:
-    """What is wrong and where, without the line itself: it may hold a credential."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"{error.problem}, line {mark.line + 1}, column {mark.column + 1}"
-    return str(error)
-
-
 def _override(raw: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise ConfigError(f"--set {setting}: wanted KEY.KEY=VALUE.")
     try:
-        value = yaml.load(text, Loader=_Loader)
+        value = yaml.load(text, Loader=Loader)
     except yaml.YAMLError as error:
-        told = f"--set {setting}: the value is not YAML: {_yaml_mistake(error)}"
+        told = f"--set {setting}: the value is not YAML: {yaml_mistake(error)}"
         raise ConfigError(told) from None
     try:
         _assign(raw, key.split("."), value)

@@ -103,6 +103,10 @@ class TaskConfig(Section):
         databases: For `sql`, the folder of the SQLite files in which answers are run.
         database_column: Which column of the queries names the file: `label`, or one of
             `queries.columns.keep`.
+        context: Column of `queries.columns.keep` to what is put before it: shown on a line of its
+            own below the input of the query, `{schema: "Tables: "}` say.
+        context_in_demonstrations: Show it with demonstrations too; then `corpus.columns.keep` must
+            have these columns.
     """
 
     kind: Kind = "classification"
@@ -118,6 +122,8 @@ class TaskConfig(Section):
     label_separator: str = Field(";", min_length=1)
     databases: str | None = None
     database_column: str = "label"
+    context: dict[str, str] = Field(default_factory=dict)
+    context_in_demonstrations: bool = False
 
 
 class MaskPattern(Section):

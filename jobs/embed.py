@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from inference.encoder import Encoder, EncoderSpec, encoder_id, pinned
+from inference.models import OutOfReach
 from inference.presets import PRESETS
 from inference.status import Status
 from jobs import pulse
 from jobs.cluster import finish, threads, with_gpus
 from jobs.config_schema import EncoderConfig, rules_of
-from jobs.errors import ConfigError
+from jobs.errors import ConfigError, ModelOutOfReach
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.run import Part, Run
 from jobs.spill import value_counts
@@ -64,9 +65,12 @@ def identify(name: str, spec: EncoderSpec) -> str:
 
     Raises:
         ConfigError: It is not.
+        ModelOutOfReach: There is no copy of it, and the hub gives no answer.
     """
     try:
         return encoder_id(name, spec)
+    except OutOfReach as error:
+        raise ModelOutOfReach(f"encoders.{name}: {error}") from None
     except (LookupError, OSError, ValueError) as error:
         raise ConfigError(f"encoders.{name}: {reason(error)}") from None
 

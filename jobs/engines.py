@@ -6,11 +6,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from inference.engine import EngineSpec
-from inference.models import resolve, revision
+from inference.models import OutOfReach, resolve, revision
 from inference.prompt_tokens import Tokenizer
 from inference.prompts import chat_of
 from jobs.config_schema import EngineConfig
-from jobs.errors import ConfigError
+from jobs.errors import ConfigError, ModelOutOfReach
 from jobs.storage import absolute_folder
 
 RESOURCES = (
@@ -24,10 +24,29 @@ RESOURCES = (
 
 
 def engine_spec(config: EngineConfig, *, key: str) -> EngineSpec:
-    """The engine's settings with its model resolved to a folder or hub name.
+    """The engine's settings with its model resolved to a folder, or to one commit of a hub model.
 
     Raises:
         ConfigError: The model is not there.
+        ModelOutOfReach: It is no folder, there is no copy of it, and the hub gives no answer.
+    """
+    spec = unpinned_spec(config, key=key)
+    if os.path.isdir(spec.model):
+        return spec
+    # A hub model is held to one commit, so that all workers load what the fingerprint says.
+    try:
+        return replace(spec, revision=revision(spec.model, spec.revision))
+    except OutOfReach as error:
+        raise ModelOutOfReach(f"{key}.model: {error}") from None
+    except (LookupError, OSError, ValueError) as error:
+        raise ConfigError(f"{key}.model: {error.args[0] if error.args else error}") from None
+
+
+def unpinned_spec(config: EngineConfig, *, key: str) -> EngineSpec:
+    """The engine's settings, for which the hub is not asked.
+
+    Raises:
+        ConfigError: The model is no hub name, and no folder or package that is there.
     """
     plain = config.model_dump(exclude_none=True)
     try:
@@ -35,14 +54,7 @@ def engine_spec(config: EngineConfig, *, key: str) -> EngineSpec:
     except (LookupError, OSError, ValueError) as error:
         raise ConfigError(f"{key}.model: {error.args[0] if error.args else error}") from None
     plain["model"] = absolute_folder(plain["model"])
-    spec = EngineSpec(**plain)
-    if os.path.isdir(spec.model):
-        return spec
-    # A hub model is held to one commit, so that all workers load what the fingerprint says.
-    try:
-        return replace(spec, revision=revision(spec.model, spec.revision))
-    except (LookupError, OSError, ValueError) as error:
-        raise ConfigError(f"{key}.model: {error.args[0] if error.args else error}") from None
+    return EngineSpec(**plain)
 
 
 def plain_engine(spec: EngineSpec) -> dict[str, Any]:

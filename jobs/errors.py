@@ -15,6 +15,10 @@ class ConfigError(DualdivError):
     exit_code = 2
 
 
+class ModelOutOfReach(ConfigError):
+    """A hub model of which there is no copy here, while the hub gives no answer."""
+
+
 class DataError(DualdivError):
     """An input or intermediate file must change; names the file and, where known, the row."""
 
@@ -37,5 +41,5 @@ class InvariantError(DualdivError):
     exit_code = 70
 
 
-_KINDS = (ConfigError, DataError, NothingToChoose, ClusterError, InvariantError)
+_KINDS = (ConfigError, ModelOutOfReach, DataError, NothingToChoose, ClusterError, InvariantError)
 ERRORS = {kind.__name__: kind for kind in _KINDS}

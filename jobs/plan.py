@@ -4,14 +4,11 @@ Rows of Parquet files are exact; of text files they are estimated from the first
 rates that `plan --calibrate` measured, or on assumed ones (see `plan_rates`), and say so.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from inference.encoder_spec import EncoderSpec
 from inference.kinds import ANSWERED_BY_OUTPUT
-from inference.models import resolve
 from inference.prompts import PromptSpec, build
 from inference.tasks import Task
 from jobs import capacity
@@ -21,13 +18,13 @@ from jobs.config_schema import Arm, TableConfig
 from jobs.config_storage import use
 from jobs.content_free import prompts_planned
 from jobs.embed import encoder_spec, identify
-from jobs.engines import engine_spec, tokenizer_of
-from jobs.errors import ConfigError
+from jobs.engines import engine_spec, unpinned_spec
 from jobs.files.inputs import open_input
 from jobs.ledger import Ledger
 from jobs.order_study import orders_planned
 from jobs.plan_cluster import Machines, machines_of
 from jobs.plan_cost import Planned, cost, on_nodes
+from jobs.plan_models import absent_lines, dimension_of, mean_tokens_of, model_bytes, n_weights
 from jobs.plan_rates import Rates
 from jobs.plan_select import Stage1Plan, enough_partitions, plan_settings
 from jobs.plan_sparse import plan_sparse
@@ -75,12 +72,13 @@ def plan(
         ClusterError: A stage asks for more than the cluster has; all else is printed before.
     """
     use(config.file.storage)
-    check_config(config, until="report")
+    absent: dict[str, str] = {}
+    check_config(config, until="report", absent=absent)
     for text in remote_code(config):
         progress.warn(text)
     Store(config.out).check()
     machines, rates = machines or machines_of(config.file.cluster), rates or Rates()
-    planned, changed = prepared(config, machines, rows=rows)
+    planned, changed = prepared(config, machines, rows=rows, absent=absent)
     answer: dict[str, Any] = {
         "out": Store(config.out).place,
         "cluster": machines.as_dict(),
@@ -93,24 +91,29 @@ def plan(
         "planned_with": changed,
         **cost(planned, machines, rates),
         "done": _done(config),
+        "models_not_looked_up": absent,
     }
     answer["nodes"] = on_nodes(planned, machines, answer["memory_bytes"])
     answer["disk_bytes"] = sum(answer["disk"].values())
     for table in answer["tables"].values():
-        del table["sample_texts"], table["sample_outputs"]
+        del table["sample_texts"], table["sample_outputs"], table["sample_kept"]
         table["n_labels_seen"] = len(table.pop("labels_seen"))
     here = machines.amounts()
     wanted = capacity.needs(config, here, until="report")
     answer["requests"] = capacity.as_dict(wanted, here)
     lines = plan_lines(answer, planned.plans, machines, rates)
-    for line in [*lines, *capacity.lines_of(wanted, here)]:
+    for line in [*absent_lines(absent), *lines, *capacity.lines_of(wanted, here)]:
         progress.line("plan", line)
     capacity.check(wanted, here)
     return answer
 
 
 def prepared(
-    config: Config, machines: Machines, *, rows: int | None = None
+    config: Config,
+    machines: Machines,
+    *,
+    rows: int | None = None,
+    absent: dict[str, str] | None = None,
 ) -> tuple[Planned, dict[str, int]]:
     """Look at the first rows and count; what does not fit as it is configured is refused.
 
@@ -118,17 +121,20 @@ def prepared(
         config: The resolved config.
         machines: The cluster.
         rows: As for `plan`: too few partitions for so many are then more, not an error.
+        absent: Places of models that are out of reach, with what was said of each; None: none.
 
     Returns:
         What was counted, and the keys that were planned with other values.
     """
+    absent = absent or {}
     tables = {name: _table(config, name) for name in ("corpus", "queries")}
     changed: dict[str, int] = {}
     if rows is not None:
         n_bytes = int(rows * tables["corpus"]["characters_mean"])
         tables["corpus"] |= {"rows": rows, "rows_exact": True, "bytes": n_bytes}
     encoders = {
-        name: _encoder(config, name, tables) for name in sorted({a.encoder for a in config.arms})
+        name: _encoder(config, name, tables, absent)
+        for name in sorted({a.encoder for a in config.arms})
     }
     if rows is not None:
         count = enough_partitions(config, tables, encoders, none=NO_STAGE1, machines=machines)
@@ -140,7 +146,7 @@ def prepared(
         name: one | {"weights": SPARSE_WEIGHTS}
         for name, one in plan_sparse(config, tables, encoders).items()
     }
-    arms = {arm.name: _arm(config, arm, tables) for arm in config.arms}
+    arms = {arm.name: _arm(config, arm, tables, absent) for arm in config.arms}
     plans = plan_settings(config, tables, encoders, none=NO_STAGE1, machines=machines)
     return Planned(config, tables, encoders, sparse, arms, plans), changed
 
@@ -148,7 +154,7 @@ def prepared(
 def _table(config: Config, name: str) -> dict[str, Any]:
     table: TableConfig = getattr(config.file, name)
     files = find(table.path, key=f"{name}.path")
-    texts, labels, outputs, scale = _sample(table, files)
+    texts, labels, outputs, kept, scale = _sample(table, files)
     rows = scale if scale is not None else 0
     exact = all(_parquet_rows(file) is not None for file in files)
     if exact:
@@ -165,6 +171,7 @@ def _table(config: Config, name: str) -> dict[str, Any]:
         "sample_texts": texts,
         "labels_seen": labels,
         "sample_outputs": outputs,
+        "sample_kept": kept,
         "characters_mean": sum(map(len, texts)) / len(texts) if texts else 0.0,
     }
 
@@ -181,8 +188,8 @@ def _parquet_rows(file: SourceFile) -> int | None:
 
 def _sample(
     table: TableConfig, files: list[SourceFile]
-) -> tuple[list[str], list[str], list[str], int | None]:
-    """Texts, labels and outputs of the first rows, and the rows of all files by size."""
+) -> tuple[list[str], list[str], list[str], dict[str, list[str]], int | None]:
+    """Texts, labels, outputs and kept columns of the first rows, and all rows by size."""
     first = files[0]
     with reading(first.path), open_input(first.path) as file:
         batches = read_rows(
@@ -199,13 +206,14 @@ def _sample(
         else:
             marks = [(0, 0), (seen, max(1, first.bytes))]
     if made is None or not seen:
-        return [], [], [], 0
+        return [], [], [], {}, 0
     rows = made.rows.slice(0, SAMPLE_ROWS)
     texts = [text for text in rows.column("input").to_pylist() if text]
     labels = sorted({label for label in rows.column("label").to_pylist() if label is not None})
     total = sum(file.bytes for file in files)
     outputs = [text for text in rows.column("output").to_pylist() if text]
-    return texts, labels, outputs, max(seen, round(_rows_a_byte(marks) * total))
+    kept = {name: [x or "" for x in rows.column(name).to_pylist()] for name in table.columns.keep}
+    return texts, labels, outputs, kept, max(seen, round(_rows_a_byte(marks) * total))
 
 
 def _rows_a_byte(marks: list[tuple[int, int]]) -> float:
@@ -214,50 +222,25 @@ def _rows_a_byte(marks: list[tuple[int, int]]) -> float:
     return rows / max(1, place)
 
 
-def _encoder(config: Config, name: str, tables: dict[str, Any]) -> dict[str, Any]:
-    spec = encoder_spec(config.file.encoders[name], key=f"encoders.{name}")
-    dimension, weights = _sizes(name, spec)
-    texts = tables["corpus"]["sample_texts"]
-    tokens = _mean_tokens(str(resolve(spec.model)), spec.revision, texts)
+def _encoder(
+    config: Config, name: str, tables: dict[str, Any], absent: dict[str, str]
+) -> dict[str, Any]:
+    key = f"encoders.{name}"
+    spec = encoder_spec(config.file.encoders[name], key=key)
+    dimension = dimension_of(spec, key=key, absent=absent)
+    tokens = mean_tokens_of(spec, key=key, absent=absent)(tables["corpus"]["sample_texts"])
     n_rows = tables["corpus"]["rows"] + tables["queries"]["rows"]
     width = 2 if spec.storage == "float16" else 4
     return {
-        "encoder_id": identify(name, spec),
+        "encoder_id": None if key in absent else identify(name, spec),
         "dimension": dimension,
-        "weights": weights,
-        "model_bytes": _model_bytes(str(resolve(spec.model))),
+        "weights": n_weights(spec, key=key, absent=absent),
+        "model_bytes": 0 if key in absent else model_bytes(spec),
         "tokens_mean": tokens,
         "tokens": round(tokens * n_rows),
         "vector_bytes": n_rows * dimension * width,
         "storage": spec.storage,
     }
-
-
-def _sizes(name: str, spec: EncoderSpec) -> tuple[int, float]:
-    """The dimension of an encoder, and about how many weights its blocks have."""
-    from transformers import AutoConfig
-
-    try:
-        found = AutoConfig.from_pretrained(str(resolve(spec.model)), revision=spec.revision)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"encoders.{name}: its model cannot be read: {error}") from None
-    width = int(found.hidden_size)
-    inner = int(getattr(found, "intermediate_size", 4 * width))
-    return width, float(found.num_hidden_layers * (4 * width**2 + 2 * width * inner))
-
-
-def _model_bytes(model: str) -> int:
-    """Of the files with its weights, where the model is a folder; else 0."""
-    folder = Path(model)
-    kinds = ("*.safetensors", "pytorch_model*.bin")
-    files = [file for kind in kinds for file in folder.rglob(kind)] if folder.is_dir() else []
-    return sum(file.stat().st_size for file in files)
-
-
-def _mean_tokens(model: str, revision: str | None, texts: list[str]) -> float:
-    tokenizer = tokenizer_of(model, revision)
-    counts = [len(tokenizer(text, add_special_tokens=True)["input_ids"]) for text in texts]
-    return sum(counts) / len(counts) if counts else 0.0
 
 
 def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
@@ -271,25 +254,33 @@ def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
     }
 
 
-def _arm(config: Config, arm: Arm, tables: dict[str, Any]) -> dict[str, Any]:
+def _arm(
+    config: Config, arm: Arm, tables: dict[str, Any], absent: dict[str, str]
+) -> dict[str, Any]:
     task_config = config.file.tasks[arm.task]
     seen = tables["corpus"]["labels_seen"]
     stand_ins = ["label one of the corpus", "label two of the corpus"]
     task: Task = build_task(
         arm.task, task_config, dict.fromkeys(seen if len(seen) > 1 else stand_ins, 1)
     )
-    spec = engine_spec(config.file.engines[arm.engine], key=f"engines.{arm.engine}")
+    key, engine = f"engines.{arm.engine}", config.file.engines[arm.engine]
+    spec = (unpinned_spec if key in absent else engine_spec)(engine, key=key)
+    mean_tokens = mean_tokens_of(spec, key=key, absent=absent)
     k = 0 if shows_nothing(arm.stage2) else arm.stage2.k
     bare = [build(task, [], "", spec=PromptSpec())]
-    text = _mean_tokens(spec.model, spec.revision, tables["corpus"]["sample_texts"])
-    query = _mean_tokens(spec.model, spec.revision, tables["queries"]["sample_texts"])
+    text = mean_tokens(tables["corpus"]["sample_texts"])
+    query = mean_tokens(tables["queries"]["sample_texts"])
+    # The same stands below the inputs of demonstrations, where it stands there too.
+    kept = tables["queries"]["sample_kept"]
+    context = sum(mean_tokens([f"{mark}{x}" for x in kept[c]]) for c, mark in task.context.items())
     # Entities are shown shorter than they are stored; what is planned for is an upper bound.
     by_output = task.kind in ANSWERED_BY_OUTPUT
     answers = tables["corpus"]["sample_outputs"] if by_output else list(task.labels)
-    answer = _mean_tokens(spec.model, spec.revision, answers)
-    each = _mean_tokens(spec.model, spec.revision, bare) + query + k * (text + answer + 6)
+    answer = mean_tokens(answers)
+    each = mean_tokens(bare) + query + context + k * (text + answer + 6)
+    each += k * context * task.context_in_demonstrations
     most = spec.max_model_len - arm.generate.max_tokens
-    alone = _mean_tokens(spec.model, spec.revision, bare) + 2 * text + answer + 6
+    alone = mean_tokens(bare) + 2 * text + answer + 6
     report = config.file.report
     n_maps = report.folds if report.folds_of == "selection" else 1
     trials = n_maps * _trials(arm, tables["corpus"]["rows"])

@@ -1,11 +1,13 @@
 """Pool records as prompts show them: the demonstration, its text, its tokens."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from inference.boundaries import Chat, turn_marks
 from inference.budget import TokenCounter
+from inference.context import with_context
 from inference.engine import EngineSpec
 from inference.kinds import gold_answer, shown_answer
 from inference.ordering import Demonstration
@@ -19,7 +21,7 @@ from jobs.ledger import Ledger, Marker
 from jobs.tasks import task_from
 
 # What a demonstration is made of.
-SHOWN_COLUMNS = ["id", "input", "output", "label", "wrong_output", "why"]
+SHOWN_COLUMNS = ["id", "input", "output", "label", "wrong_output", "why", "context"]
 
 Record = Mapping[str, Any]
 
@@ -90,13 +92,11 @@ def demonstration_of(task: Task, record: Record, *, contrast: bool) -> Demonstra
     gold = gold_answer(task, record).value
     if gold is None:
         return None
-    answer = shown_answer(task, gold)
+    answer, asked = shown_answer(task, gold), _asked(task, record)
     wrong, why = _text(record["wrong_output"]), _text(record["why"])
     if not contrast or wrong is None or _says(task, wrong) == answer:
-        return Demonstration(record["id"], record["input"], answer)
-    return Demonstration(
-        record["id"], record["input"], answer, wrong_output=_says(task, wrong), why=why
-    )
+        return Demonstration(record["id"], asked, answer)
+    return Demonstration(record["id"], asked, answer, wrong_output=_says(task, wrong), why=why)
 
 
 def same_answer(tasks: Sequence[Task], record: Record) -> bool:
@@ -106,6 +106,14 @@ def same_answer(tasks: Sequence[Task], record: Record) -> bool:
     return wrong is not None and any(
         gold is not None and _says(task, wrong) == shown_answer(task, gold) for task, gold in golds
     )
+
+
+def _asked(task: Task, record: Record) -> str:
+    """The input as it is shown, with the context that the record came with."""
+    text: str = record["input"]
+    if not task.context_in_demonstrations or not record.get("context"):
+        return text
+    return with_context(task, text, json.loads(record["context"]))
 
 
 def _says(task: Task, wrong: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -199,6 +200,7 @@ def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
         title="dualdiv report",
         facts=_facts(run),
         **metrics,
+        answers=_queries_written(run),
         sweeps=sweeps_of(run.arms, records(metrics["summary"])),
         maps=[_candidate_map(run, name, marker) for name, marker in maps.items() if marker],
         coverage=[_coverage(run, name) for name in sorted(run.encoder_ids)],
@@ -212,6 +214,14 @@ def page_model(run: Run, maps: Mapping[str, Marker | None]) -> ReportModel:
         config_yaml=run.config.as_yaml(),
         versions=run.manifest["versions"] | run.encoder_ids,
     )
+
+
+def _queries_written(run: Run) -> pd.DataFrame:
+    """What came of each query that an LLM wrote; other answers are not read, they may be many."""
+    tasks = [name for name, task in run.config.file.tasks.items() if task.kind == "sql"]
+    table = run.ledger.read(Marker(**run.manifest["metrics"]["answers"]))
+    kept = pc.is_in(table["task"], value_set=pa.array(tasks, pa.string()))
+    return table.filter(kept).to_pandas(integer_object_nulls=True)
 
 
 def _facts(run: Run) -> dict[str, str]:

@@ -66,6 +66,8 @@ def plain_task(task: Task) -> dict[str, Any]:
         "wrong_prefix": task.wrong_prefix,
         "why_prefix": task.why_prefix,
         "label_separator": task.label_separator,
+        "context": dict(task.context),
+        "context_in_demonstrations": task.context_in_demonstrations,
     }
 
 

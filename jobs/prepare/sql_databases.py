@@ -1,22 +1,16 @@
-"""SQLite files that gold SQL is tried on: read only, and with an end."""
+"""SQLite files that gold SQL is tried on, in the sandbox that scores it later."""
 
 import re
 import sqlite3
+from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import quote
 
+from inference.sql_sandbox import Limits, Sandbox
 from jobs.errors import DataError
 
-MAX_STEPS = 200_000_000
-STEPS_PER_LOOK = 1_000_000
 _CONSTANT = re.compile(r"\"[^\"]*\"|'(?:[^']|'')*'|\b\d+(?:\.\d+)?\b")
-_READS = {
-    sqlite3.SQLITE_SELECT,
-    sqlite3.SQLITE_READ,
-    sqlite3.SQLITE_FUNCTION,
-    sqlite3.SQLITE_RECURSIVE,
-}
 
 
 class Database:
@@ -27,36 +21,17 @@ class Database:
         schema: `table(column type, ...)` of every table, joined by `; `.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self.path = path
-        self._connection = sqlite3.connect(
-            f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True
-        )
         try:
-            self.schema = _schema(self._connection)
-        except sqlite3.DatabaseError as error:
+            self._sandbox = Sandbox(path, limits)
+            self.schema = _schema(path)
+        except (ValueError, sqlite3.DatabaseError) as error:
             raise DataError(f"{path}: no SQLite file that can be read ({error}).") from None
-        self._connection.set_authorizer(_only_reading)
 
     def error_of(self, sql: str) -> str | None:
-        """Run a query to its end; says what was wrong, None where nothing was.
-
-        After 200 million steps of SQLite's machine it is interrupted.
-        """
-        looks = 0
-
-        def enough() -> bool:
-            nonlocal looks
-            looks += 1
-            return looks * STEPS_PER_LOOK >= MAX_STEPS
-
-        self._connection.set_progress_handler(enough, STEPS_PER_LOOK)
-        try:
-            for _ in self._connection.execute(sql):
-                pass
-        except (sqlite3.Error, sqlite3.Warning, UnicodeEncodeError) as error:
-            return str(error)
-        return None
+        """Run a query; says why nothing could be scored by it, None where all is well."""
+        return self._sandbox.run(sql).detail or None
 
 
 def databases_in(folder: Path) -> dict[str, Database]:
@@ -83,19 +58,17 @@ def template(sql: str) -> str:
     return blake2b(bare.encode(), digest_size=6).hexdigest()
 
 
-def _schema(connection: sqlite3.Connection) -> str:
-    tables = connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
-        "ORDER BY name"
-    ).fetchall()
-    described = []
-    for (table,) in tables:
-        columns = connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
-        joined = ", ".join(f"{name} {kind}".strip().lower() for name, kind in columns)
-        described.append(f"{table}({joined})")
-    return "; ".join(described)
+def _schema(path: Path) -> str:
+    """Read with statements of our own, for which there is no need of a sandbox."""
+    address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+        tables = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
+            "ORDER BY name"
+        ).fetchall()
+        return "; ".join(f"{table}({_columns(connection, table)})" for (table,) in tables)
 
 
-def _only_reading(action: int, first: str | None, second: str | None, *_: object) -> int:
-    allowed = action in _READS and second != "load_extension"
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+def _columns(connection: sqlite3.Connection, table: str) -> str:
+    columns = connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
+    return ", ".join(f"{name} {kind}".strip().lower() for name, kind in columns)

@@ -32,7 +32,8 @@ def metric_bars(
 
     Args:
         arms: Names of the arms, drawn from top to bottom.
-        metrics: Per metric name, for each arm (value, low, high, majority baseline), in [0, 1].
+        metrics: Per metric name, for each arm (value, low, high, majority baseline), in [0, 1];
+            NaN where there is no such baseline.
 
     Returns:
         A PNG.
@@ -46,17 +47,17 @@ def metric_bars(
         whiskers = np.maximum([value - low, high - value], 0)
         axes.errorbar(value, rows, xerr=whiskers, fmt="none", ecolor=DARK, capsize=3, lw=1.3)
         axes.vlines(majority, rows - 0.44, rows + 0.44, colors=RED, linestyles=(0, (3, 2)))
-        for row, x, end in zip(rows, value, np.maximum(high, majority), strict=True):
+        ends = np.fmax(high, majority)
+        for row, x, end in zip(rows, value, ends, strict=True):
             axes.text(end + 0.012, row, f"{x:.3f}", va="center", fontsize=10, color=DARK)
-        axes.set_xlim(0, float(np.maximum(high, majority).max()) * 1.02 + 0.14)
+        axes.set_xlim(0, float(ends.max()) * 1.02 + 0.14)
         axes.set_title(name, fontsize=11)
         calm(axes)
     panels[0].set_yticks(rows, [one_line(arm, 34) for arm in arms], fontsize=10)
     panels[0].invert_yaxis()
-    handles = [
-        Line2D([], [], color=DARK, lw=1.3, label="95% interval (bootstrap)"),
-        Line2D([], [], color=RED, lw=1.3, ls=(0, (3, 2)), label="majority baseline"),
-    ]
+    handles = [Line2D([], [], color=DARK, lw=1.3, label="95% interval (bootstrap)")]
+    if not all(np.isnan(one[3]) for values in metrics.values() for one in values):
+        handles += [Line2D([], [], color=RED, lw=1.3, ls=(0, (3, 2)), label="majority baseline")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return to_png(figure)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from jobs.reporting.cases import Case
 from jobs.reporting.metric_tables import (
+    ANSWERS_SCHEMA,
     AUDIT_SCHEMA,
     CANDIDATES_SCHEMA,
     COMPARISON_SCHEMA,
@@ -108,6 +109,7 @@ class ReportModel:
         slice_differences: Rows of `SLICE_DIFFERENCES_SCHEMA`.
         audit: Rows of `AUDIT_SCHEMA`, of each arm the worst first.
         scores: Rows of `SCORES_SCHEMA`; shown for tasks whose answer is more than one label.
+        answers: Rows of `ANSWERS_SCHEMA`, of tasks of kind `sql`.
         candidates: Rows of `CANDIDATES_SCHEMA`, one per task and selection.
         orders: Rows of `ORDERS_SCHEMA`.
         order_spread: Rows of `ORDER_SPREAD_SCHEMA`.
@@ -140,6 +142,7 @@ class ReportModel:
     )
     audit: pd.DataFrame = field(default_factory=partial(_empty, AUDIT_SCHEMA))
     scores: pd.DataFrame = field(default_factory=partial(_empty, SCORES_SCHEMA))
+    answers: pd.DataFrame = field(default_factory=partial(_empty, ANSWERS_SCHEMA))
     candidates: pd.DataFrame = field(default_factory=partial(_empty, CANDIDATES_SCHEMA))
     orders: pd.DataFrame = field(default_factory=partial(_empty, ORDERS_SCHEMA))
     order_spread: pd.DataFrame = field(default_factory=partial(_empty, ORDER_SPREAD_SCHEMA))

@@ -1,6 +1,7 @@
 """The report: one self-contained page that asks nothing of the network."""
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jobs.reporting import orders
+from jobs.reporting.answer_pictures import class_picture, outcome_picture, score_picture
 from jobs.reporting.charts import (
     confusion_heatmap,
     label_coverage,
@@ -20,7 +22,14 @@ from jobs.reporting.charts import (
 )
 from jobs.reporting.evidence import audit_table, folds_note, noise_table, paired_table, slice_table
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel
-from jobs.reporting.scores import goes_by_scores, score_headline, score_table, type_table
+from jobs.reporting.outcomes import outcome_counts, outcome_table
+from jobs.reporting.scores import (
+    difference_table,
+    goes_by_scores,
+    score_headline,
+    score_table,
+    type_table,
+)
 from jobs.reporting.sweeps import Sweep, alt_text, caption, majority_of, panels_of
 from jobs.reporting.table1 import NOTE as TABLE1_NOTE
 from jobs.reporting.table1 import is_wanted, table1, table1_rows
@@ -119,6 +128,7 @@ def draw_pictures(model: ReportModel) -> list[Picture]:
             drawn.append(_metrics_picture(f"metrics-{number}.png", task, mine))
             drawn.append(_confusion_picture(f"confusion-{number}.png", task, mine, model))
         drawn += _order_pictures(f"orders-{number}.png", task, model)
+        drawn += _answer_pictures(number, task, model)
     for number, sweep in enumerate(model.sweeps, 1):
         drawn.append(_sweep_picture(f"sweep-{number}.png", sweep))
     for number, one in enumerate(model.maps, 1):
@@ -179,15 +189,16 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
     }
     mine, slices, tests = of_task(model.summary), of_task(model.slices), of_task(model.paired_tests)
     if goes_by_scores(mine):
-        scores = of_task(model.scores)
+        scores, counts = of_task(model.scores), _outcomes(model, task)
         return {
             "name": task,
-            "best": slices,
+            "best": slices or counts,
             "headline": score_headline(mine, scores),
             "metrics": score_table(scores),
-            "classes": type_table(slices),
+            "tests": difference_table(scores),
+            "classes": outcome_table(counts) if counts else type_table(slices),
             **shuffled,
-        } | dict.fromkeys(("tests", "noise", "slices", "audit"), Table([], []))
+        } | dict.fromkeys(("noise", "slices", "audit"), Table([], []))
     return {
         "name": task,
         "best": best_of(mine),
@@ -225,6 +236,30 @@ def _metrics_picture(name: str, task: str, rows: list[dict[str, Any]]) -> Pictur
         "Bars are the scores, whiskers their 95% bootstrap intervals over the queries, dashed "
         "lines the scores of always answering the majority label.",
     )
+
+
+def _answer_pictures(number: int, task: str, model: ReportModel) -> list[Picture]:
+    """Those of a task whose answer is more than one label."""
+    if not goes_by_scores([row for row in records(model.summary) if row["task"] == task]):
+        return []
+    scores, slices = (
+        [row for row in records(table) if row["task"] == task]
+        for table in (model.scores, model.slices)
+    )
+    drawn = {
+        "metrics": score_picture(scores),
+        "confusion": outcome_picture(_outcomes(model, task)) or class_picture(slices),
+    }
+    names = {"metrics": f"metrics-{number}.png", "confusion": f"classes-{number}.png"}
+    return [Picture(names[key], key, task, *one) for key, one in drawn.items() if one]
+
+
+def _outcomes(model: ReportModel, task: str) -> dict[str, Counter[str]]:
+    answers, scores = (
+        [row for row in records(table) if row["task"] == task]
+        for table in (model.answers, model.scores)
+    )
+    return outcome_counts(answers, scores)
 
 
 def _confusion_picture(

@@ -7,6 +7,7 @@ from jobs.reporting.tables import Cell, Table, plain
 from jobs.reporting.words import interval_text
 
 NAMES = {
+    "accuracy": "accuracy",
     "micro_f1": "micro-F1",
     "macro_f1": "macro-F1",
     "exact_match": "exact match",
@@ -71,6 +72,22 @@ def score_table(scores: Sequence[Row]) -> Table:
         figures = [interval_text(r["value"], r["low"], r["high"]) if r else "-" for r in rows]
         cells.append([Cell(NAMES[metric]), *(Cell(text, number=True) for text in figures)])
     return Table(["score [95%]", *arms], cells)
+
+
+def difference_table(scores: Sequence[Row]) -> Table:
+    """Every paired difference to random selection with its interval, one row a score."""
+    headings = ["arm", "against", "score", "queries", "difference [95%]", "leaves out 0"]
+    cells = [
+        [
+            *(Cell(text) for text in (row["arm"], row["against"], NAMES[row["metric"]])),
+            Cell(plain(row["n"]), number=True),
+            Cell(interval_text(row["value"], row["low"], row["high"], sign="+"), number=True),
+            Cell(plain(bool(row["low"] > 0 or row["high"] < 0))),
+        ]
+        for row in scores
+        if row["against"]
+    ]
+    return Table(headings, cells)
 
 
 def type_table(slices: Sequence[Row]) -> Table:

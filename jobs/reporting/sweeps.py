@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.reporting.evidence import METRIC_NAMES
+from jobs.reporting.scores import NAMES
 from jobs.reporting.table1 import figures_of
 
 Row = Mapping[str, Any]
@@ -36,7 +36,7 @@ def panels_of(sweep: Sweep) -> dict[str, dict[str, Line]]:
             for metric, found in figures_of(dict(row)).items():
                 if found["value"] is None:
                     continue
-                line = panels.setdefault(METRIC_NAMES.get(metric, metric), {}).setdefault(name, [])
+                line = panels.setdefault(NAMES[metric], {}).setdefault(name, [])
                 line += [(x, found["value"], found["low"], found["high"])]
     return panels
 
@@ -48,7 +48,7 @@ def majority_of(sweep: Sweep) -> dict[str, float]:
         for _, row in points:
             for metric, figures in figures_of(dict(row)).items():
                 if figures.get("majority") is not None:
-                    found.setdefault(METRIC_NAMES.get(metric, metric), figures["majority"])
+                    found.setdefault(NAMES[metric], figures["majority"])
     return found
 
 

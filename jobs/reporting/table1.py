@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.reporting.evidence import METRIC_NAMES, stars
+from jobs.reporting.scores import NAMES
 from jobs.reporting.tables import Cell, Table, plain
 
 Rows = Sequence[dict[str, Any]]
@@ -90,7 +91,7 @@ def table1(rows: Rows) -> Table:
         mine = [row for row in rows if (row["engine"], row["encoder"]) == block]
         names = [Cell(block[at]) for at in shown]
         cells += [[*names, *line] for line in _block(mine, columns)]
-    titles = [f"{task}: {METRIC_NAMES.get(metric, metric)}" for task, metric in columns]
+    titles = [f"{task}: {NAMES[metric]}" for task, metric in columns]
     return Table([*(("LLM", "encoder")[at] for at in shown), "method", *titles], cells)
 
 

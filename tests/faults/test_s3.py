@@ -1,6 +1,7 @@
 """An object store that refuses and cuts connections; locks in it, of live and of dead runs."""
 
 import time
+import uuid
 
 import botocore.session
 import pytest

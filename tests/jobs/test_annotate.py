@@ -1,5 +1,7 @@
 """The pool: how its records are shown, with their tokens and contrasts."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -78,6 +80,18 @@ def test_a_corpus_without_contrasts_has_none_in_the_pool():
     records, _ = pool_records(plain, [COLOURS])
     assert records.schema == POOL_SCHEMA
     assert records["wrong_output"].null_count == records.num_rows
+
+
+def test_a_record_keeps_the_context_of_the_tasks_that_show_it_with_demonstrations():
+    noted = candidates(ROWS[1:2]).append_column("note", pa.array(["above us"], pa.large_string()))
+    shown = replace(COLOURS, context={"note": "Note: "}, context_in_demonstrations=True)
+    (record,) = pool_records(noted, [shown])[0].to_pylist()
+    assert demonstration_of(shown, record, contrast=False).input == "sky\nNote: above us"
+    # With the query alone: nothing is kept, nothing shown.
+    hidden = replace(shown, context_in_demonstrations=False)
+    (record,) = pool_records(noted, [hidden])[0].to_pylist()
+    assert record["context"] is None
+    assert demonstration_of(hidden, record, contrast=False).input == "sky"
 
 
 def test_contrast_columns_are_carried_under_the_names_of_the_pool():

@@ -19,7 +19,7 @@ from jobs.ledger import Ledger, Unit
 from jobs.tasks import plain_task
 from tests.inference.llm_fakes import Factory, byte_tokenizer
 from tests.jobs.conftest import Project
-from tests.jobs.prompt_part import TASK, Part, commit
+from tests.jobs.prompt_part import TASK, Part, commit, hashed
 
 
 @pytest.fixture
@@ -50,6 +50,33 @@ def test_a_prompt_row_names_what_is_shown_and_the_pool_version(ledger, model):
     assert rows[0]["pool_version"] == "v0007"
     assert rows[0]["prompt_tokens"] == len(rows[0]["prompt"])
     assert (rows[1]["status"], rows[1]["prompt"]) == ("empty", None)
+
+
+def with_notes(ledger, queries, notes):
+    return commit(
+        ledger,
+        "noted",
+        pa.table(
+            {
+                "input": pa.array(queries, pa.large_string()),
+                "text_hash": list(map(hashed, queries)),
+                "note": pa.array(notes, pa.large_string()),
+            }
+        ),
+    )
+
+
+def test_the_context_of_a_query_is_counted_and_demonstrations_give_way_to_it(ledger, model):
+    task = plain_task(dataclasses.replace(TASK, context={"note": "Note: "}))
+    queries, notes = ["one", "two", "six"], ["x" * 30, None, "x" * 60]
+    part = Part(ledger, model, queries, ["ac"] * 3, token_budget=80)
+    rows = part.rows(task=task, rows=with_notes(ledger, queries, notes))
+    # A demonstration adds 27 characters, instruction and query take 28, a note its length + 7.
+    assert rows[0]["prompt"].endswith(f"\n\nInput: one\nNote: {'x' * 30}\nAnswer:")
+    assert [row["prompt_tokens"] for row in rows] == [65, 55, 95]
+    assert [row["n_dropped"] for row in rows] == [2, 1, 2]
+    # What is too long keeps its context too: nothing is cut.
+    assert [row["status"] for row in rows] == ["ok", "ok", "too_long"]
 
 
 def test_a_list_longer_than_k_gives_the_first_k_that_fit(ledger, model):

@@ -41,7 +41,8 @@ def test_a_task_with_one_score_has_one_panel():
     row = summary_row("a", "t", "g", "s", None, None)
     row |= {"metric": "strict_micro_f1", "score": 0.5, "score_low": 0.4, "score_high": 0.6}
     one = Sweep("t", "stage2.k", {"a": [(1, row), (2, row)]})
-    assert panels_of(one) == {"strict_micro_f1": {"a": [(1, 0.5, 0.4, 0.6), (2, 0.5, 0.4, 0.6)]}}
+    points = [(1, 0.5, 0.4, 0.6), (2, 0.5, 0.4, 0.6)]
+    assert panels_of(one) == {"strict span micro-F1": {"a": points}}
     assert majority_of(one) == {}
     assert pixels(sweep_lines("k", panels_of(one), majority_of(one))).shape[0] > 400
 

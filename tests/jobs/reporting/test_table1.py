@@ -99,9 +99,9 @@ def test_without_a_test_there_are_scores_and_no_diff_row():
 
 def test_a_task_whose_answer_is_no_label_has_the_one_column_that_decides_for_it():
     row = summary_row("knn", "ner", "one", "dual-div", None, None)
-    row |= {"metric": "strict micro-F1", "score": 0.4, "score_low": 0.3, "score_high": 0.5}
+    row |= {"metric": "strict_micro_f1", "score": 0.4, "score_low": 0.3, "score_high": 0.5}
     table = table1(table1_rows([*SUMMARY[:2], row], []))
-    assert table.headings[-1] == "ner: strict micro-F1"
+    assert table.headings[-1] == "ner: strict span micro-F1"
     assert ["knn", "-", "-", "0.400"] in cells(table)
 
 
