@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, get_args
 
 import yaml
@@ -15,6 +14,8 @@ from pydantic import BaseModel, ValidationError
 from jobs.config_schema import Arm, ConfigFile
 from jobs.config_storage import refuse_secrets, require_set
 from jobs.errors import ConfigError
+from jobs.files.inputs import read_input
+from jobs.files.places import plain
 
 SECRET = re.compile(
     r"(^|[._])((api|access|secret|private)_?key|access_?key_?id|secret|password|credentials?"
@@ -115,7 +116,8 @@ class _Loader(yaml.SafeLoader):
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        raw = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
+        text = read_input(plain(path, key="the config")).decode("utf-8")
+        raw = yaml.load(text, Loader=_Loader)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such config file.") from None
     except (OSError, UnicodeDecodeError) as error:

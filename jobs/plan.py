@@ -34,7 +34,7 @@ from jobs.readers.sources import SourceFile, find
 from jobs.select import NO_STAGE1
 from jobs.spill import column_map, read_options
 from jobs.status import markers_in
-from jobs.storage import Store
+from jobs.storage import Store, reading
 from jobs.tasks import build as build_task
 
 SAMPLE_ROWS = 500
@@ -112,7 +112,7 @@ def _table(config: Config, name: str) -> dict[str, Any]:
 
 
 def _parquet_rows(file: SourceFile) -> int | None:
-    with open_input(file.path) as handle:
+    with reading(file.path), open_input(file.path) as handle:
         if handle.read(4) != b"PAR1":
             return None
         try:
@@ -126,7 +126,7 @@ def _sample(
 ) -> tuple[list[str], list[str], list[str], int | None]:
     """Texts, labels and outputs of the first rows, and the rows of all files by size."""
     first = files[0]
-    with open_input(first.path) as file:
+    with reading(first.path), open_input(first.path) as file:
         batches = read_rows(
             file, first.path, columns=column_map(table), options=read_options(table)
         )

@@ -78,6 +78,12 @@ def client() -> Any:
     )
 
 
+@functools.cache
+def _session() -> botocore.session.Session:
+    """Holds the descriptions of the service, which take long to read."""
+    return botocore.session.get_session()
+
+
 @functools.lru_cache(maxsize=4)
 def _client(
     endpoint: str | None,
@@ -95,7 +101,7 @@ def _client(
         max_pool_connections=32,
         **(other if endpoint else {}),
     )
-    return botocore.session.get_session().create_client(
+    return _session().create_client(
         "s3",
         endpoint_url=endpoint,
         region_name=region or ("us-east-1" if endpoint else None),

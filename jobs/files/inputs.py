@@ -1,13 +1,11 @@
 """Input files, local or in an object store: found, listed, opened."""
 
-import errno
-import io
 import os
 import re
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from jobs.files.places import S3, StorageUnreachable, is_s3, split
+from jobs.files.places import S3, is_s3, joined, split
 
 SIGNS = "*?["
 
@@ -34,7 +32,7 @@ def open_input(path: str) -> BinaryIO:
     if is_s3(path):
         from jobs.files.objects import ObjectFiles
 
-        return io.BufferedReader(ObjectFiles(path).open(""))  # type: ignore[arg-type]
+        return ObjectFiles(path).open("")
     return open(path, "rb")
 
 
@@ -96,24 +94,26 @@ def below(url: str, *, deep: bool = False) -> list[InputFile]:
 
 
 def matches(url: str) -> list[InputFile]:
-    """The objects that a glob names; `*` stays in one folder, `**` does not."""
+    """The objects that a glob names; `*` stays in one folder, `**` does not.
+
+    As on disk, no sign stands for a name that begins with a dot.
+    """
     from fsspec.utils import glob_translate
 
     bucket, key = split(url)
     sign = min(key.index(sign) for sign in SIGNS if sign in key)
-    folder = key[:sign].rpartition("/")[0]
+    folder = joined(f"{S3}{bucket}", key[:sign].rpartition("/")[0])
     pattern = re.compile(glob_translate(f"{bucket}/{key}"))
-    found = below(f"{S3}{bucket}/{folder}", deep=True)
-    return [file for file in found if pattern.match(file.path.removeprefix(S3))]
+    return [
+        file
+        for file in below(folder, deep=True)
+        if pattern.match(file.path.removeprefix(S3))
+        and not _is_hidden(file.path.removeprefix(folder))
+    ]
 
 
-def why(error: OSError) -> str:
-    """What a message says of an OSError."""
-    if isinstance(error, StorageUnreachable):
-        return f"{error.strerror}; run again when the object store answers"
-    if error.errno == errno.ENOENT:
-        return "no such file"
-    return error.strerror or str(error)
+def _is_hidden(inner: str) -> bool:
+    return any(part.startswith(".") for part in inner.split("/"))
 
 
 def _input(path: str, facts: dict[str, Any]) -> InputFile:

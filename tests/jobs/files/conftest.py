@@ -24,7 +24,7 @@ def endpoint():
 @pytest.fixture
 def s3_environment(endpoint, monkeypatch):
     """What the user's environment says of the store."""
-    monkeypatch.delenv("DUALDIV_STORAGE", raising=False)
+    monkeypatch.setenv("DUALDIV_STORAGE", "")
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"key-{uuid.uuid4().hex}")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)

@@ -236,6 +236,13 @@ def test_a_secret_in_the_config_is_refused_without_being_repeated(tmp_path, line
     assert "CANARY" not in str(caught.value)
 
 
+def test_the_config_itself_may_lie_in_the_store(bucket):
+    Store(bucket).write_bytes("c.yaml", CONFIG.encode())
+    assert load(f"{bucket}/c.yaml").out == "runs/x"
+    with pytest.raises(ConfigError, match="no such config file"):
+        load(f"{bucket}/none.yaml")
+
+
 def test_the_resolved_config_names_variables_and_holds_no_value(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_SECRET", SECRET)
     path = tmp_path / "c.yaml"
