@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, cast
 
-from jobs.errors import ConfigError
+from jobs.errors import ClusterError, ConfigError, DualdivError
 from jobs.files.client import tried
-from jobs.files.places import ABANDONED_S, S3, Stamped, split
+from jobs.files.places import ABANDONED_S, S3, Stamped, StorageUnreachable, split
 from jobs.files.streams import ObjectReader, Upload, put
 
 KEYS_AT_A_TIME = 1_000
@@ -32,19 +32,21 @@ class ObjectFiles:
 
         Raises:
             ConfigError: As above.
+            ClusterError: The object store does not answer.
         """
         try:
             tried(lambda s3: s3.head_bucket(Bucket=self.bucket), name=self.place)
         except FileNotFoundError:
             raise ConfigError(f"{self.place}: no bucket {self.bucket!r} there; make it.") from None
         except OSError as error:
-            raise ConfigError(f"{self.place}: cannot be read: {error.strerror}.") from None
+            raise self._refused("read", error) from None
 
     def create(self) -> None:
         """Prove that the prefix can be written, and abort uploads that were abandoned below it.
 
         Raises:
             ConfigError: It cannot.
+            ClusterError: The object store does not answer.
         """
         self.check()
         probe = f".probe-{uuid.uuid4().hex[:8]}"
@@ -52,8 +54,17 @@ class ObjectFiles:
             put(self._at(probe), b"", name=self.where(probe))
             self.remove_file(probe)
         except OSError as error:
-            raise ConfigError(f"{self.place}: cannot be written: {error.strerror}.") from None
+            raise self._refused("written", error) from None
         self.sweep()
+
+    def _refused(self, what: str, error: OSError) -> DualdivError:
+        """A store that cannot answer now is no mistake of the config."""
+        if isinstance(error, StorageUnreachable):
+            return ClusterError(
+                f"{self.place}: cannot be {what}: {error.strerror}. Nothing was begun; run the "
+                "same command again when the object store answers."
+            )
+        return ConfigError(f"{self.place}: cannot be {what}: {error.strerror}.")
 
     def sweep(self) -> int:
         """Abort uploads that a killed writer left; returns how many. A live one is younger."""

@@ -83,7 +83,7 @@ def test_a_store_that_refuses_a_third_and_cuts_connections_changes_no_result(
         object_store.disturb()
     seen = dict(object_store.seen)
     total = sum(seen.values())
-    assert 0.25 * total < seen["refused"] < 0.35 * total
+    assert 0.2 * total < seen["refused"] < 0.4 * total
     assert min(seen["cut"], seen["torn"]) > 0
     bucket.fetch("out/", far.out)
     assert not [key for key in bucket.names() if key.endswith("run.lock")]
@@ -104,7 +104,7 @@ def test_a_store_that_always_refuses_ends_the_run_with_4_and_the_path(
     last = told.strip().splitlines()[-1]
     assert last.startswith("ClusterError: "), told
     assert f"s3://{bucket.name}" in last
-    assert "SlowDown" in last
+    assert "503" in last or "SlowDown" in last
 
 
 def test_the_lock_of_a_dead_run_is_taken_over_by_one_of_two_and_the_other_is_refused(

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.ledger import Ledger
 
-TEXTS = {"input", "output", "prompt", "raw_output", "rendered", "wrong_output", "why", "detail"}
+TEXTS = {"input", "output", "prompt", "raw_output", "rendered", "wrong_output", "why"}
 MADE = ("corpus", "queries", "embeddings", "candidates", "pool", "demonstrations", "prompts")
 
 
