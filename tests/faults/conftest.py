@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.faults.driving import Nodes, begin, ended, make_project, start
+from tests.faults.driving import Nodes, begin, ended, make_project, start, stop_all
 from tests.faults.flaky_proxy import FlakyProxy
 from tests.inference.tiny_models import tiny_bert, tiny_llama
 
@@ -45,7 +45,8 @@ def _nodes(object_store):
 def nodes(_nodes):
     """Two nodes of one CPU each, both alive."""
     _nodes.heal()
-    return _nodes
+    yield _nodes
+    stop_all()
 
 
 @pytest.fixture(scope="session")

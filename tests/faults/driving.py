@@ -18,6 +18,9 @@ from tests.jobs.conftest import Project, sentences, write_jsonl
 ROOT = Path(__file__).parents[2]
 N_ROWS, N_PARTITIONS, N_QUERIES, K1 = 4000, 24, 96, 60
 STORE_MIB = 100
+# On a machine that nobody else uses a run takes less than one; this is for one that is crowded.
+PATIENCE_S = 600
+STARTED: list[subprocess.Popen] = []
 EMBEDDED = "embeddings/*/*/part.done.json"
 CHOSEN_LOCALLY = "candidates/*/local-*.done.json"
 CHOSEN = "candidates/*/candidates.done.json"
@@ -122,7 +125,7 @@ def start(project, verb, nodes=None, **environment):
     env = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"} | environment
     if nodes is not None:
         env["RAY_ADDRESS"] = nodes.address
-    return subprocess.Popen(
+    child = subprocess.Popen(
         [sys.executable, "-m", "jobs", verb, project.path],
         cwd=ROOT,
         env=env,
@@ -130,9 +133,20 @@ def start(project, verb, nodes=None, **environment):
         stderr=subprocess.STDOUT,
         text=True,
     )
+    STARTED.append(child)
+    return child
 
 
-def ended(child, *, code=0, timeout_s=240):
+def stop_all():
+    """End what a failed test left running: it would disturb the next one."""
+    while STARTED:
+        child = STARTED.pop()
+        if child.poll() is None:
+            child.kill()
+            child.communicate()
+
+
+def ended(child, *, code=0, timeout_s=PATIENCE_S):
     """What a run said, which must end with this code."""
     try:
         told, _ = child.communicate(timeout=timeout_s)
@@ -148,7 +162,7 @@ def found(project, pattern):
     return sorted(project.out.glob(pattern))
 
 
-def wait_for(project, pattern, child, *, n=1, timeout_s=180):
+def wait_for(project, pattern, child, *, n=1, timeout_s=PATIENCE_S):
     """Wait until n files of this kind are there, while the run goes on."""
     deadline = time.monotonic() + timeout_s
     while len(found(project, pattern)) < n:

@@ -8,6 +8,7 @@ import pytest
 from tests.faults.driving import (
     ANSWERED,
     EMBEDDED,
+    PATIENCE_S,
     answers,
     ended,
     found,
@@ -47,7 +48,7 @@ def test_an_interrupted_run_ends_with_130_without_a_lock_and_goes_on(nodes, calm
     child = start(project, "embed", nodes)
     wait_for(project, EMBEDDED, child)
     kill(child, signal.SIGINT)
-    told = ended(child, code=130, timeout_s=60)
+    told = ended(child, code=130)
     assert "Interrupted: interrupted; the same command goes on" in told
     assert "Traceback" not in told
     assert not (project.out / "run.lock").exists()
@@ -63,7 +64,7 @@ def test_an_interrupted_run_ends_with_130_without_a_lock_and_goes_on(nodes, calm
 def test_of_two_runs_started_at_once_one_works_and_the_other_names_it(nodes, calm, begun):
     project = begun("embeddings", *AFTER_EMBED)
     both = [start(project, "embed", nodes) for _ in range(2)]
-    told = [child.communicate(timeout=240)[0] for child in both]
+    told = [child.communicate(timeout=PATIENCE_S)[0] for child in both]
     codes = [child.returncode for child in both]
     assert sorted(codes) == [0, 4], told
     winner, loser = codes.index(0), codes.index(4)

@@ -7,7 +7,7 @@ import botocore.session
 import pytest
 from botocore.config import Config
 
-from tests.faults.driving import candidates, ended, kill, shown, start, vectors
+from tests.faults.driving import PATIENCE_S, candidates, ended, kill, shown, start, vectors
 from tests.jobs.conftest import Project
 
 pytestmark = pytest.mark.ray
@@ -37,7 +37,7 @@ class Bucket:
 
     def wait_for(self, ending, child):
         """Wait until there is a key with this ending, while the run goes on."""
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + PATIENCE_S
         while not any(key.endswith(ending) for key in self.names()):
             assert child.poll() is None, f"ended before {ending}:\n{child.communicate()[0]}"
             assert time.monotonic() < deadline, f"{ending}: never"
@@ -78,7 +78,7 @@ def test_a_store_that_refuses_a_third_and_cuts_connections_changes_no_result(
     object_store.seen.clear()
     object_store.disturb(refuse=0.3, cut=0.05, tear=0.05)
     try:
-        ended(start(far, "assemble", nodes), timeout_s=400)
+        ended(start(far, "assemble", nodes))
     finally:
         object_store.disturb()
     seen = dict(object_store.seen)
@@ -98,7 +98,7 @@ def test_a_store_that_always_refuses_ends_the_run_with_4_and_the_path(
     far.config["storage"] = {"attempts": 3}
     object_store.disturb(refuse=1.0)
     try:
-        told = ended(start(far, "ingest", nodes), code=4, timeout_s=90)
+        told = ended(start(far, "ingest", nodes), code=4)
     finally:
         object_store.disturb()
     last = told.strip().splitlines()[-1]
@@ -115,7 +115,7 @@ def test_the_lock_of_a_dead_run_is_taken_over_by_one_of_two_and_the_other_is_ref
     kill(child)
     assert "out/run.lock" in bucket.names()
     both = [start(far, "embed", nodes) for _ in range(2)]
-    told = [one.communicate(timeout=300)[0] for one in both]
+    told = [one.communicate(timeout=PATIENCE_S)[0] for one in both]
     codes = [one.returncode for one in both]
     assert sorted(codes) == [0, 4], told
     winner, loser = codes.index(0), codes.index(4)
