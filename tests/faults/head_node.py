@@ -76,16 +76,28 @@ class HeadNode:
         return f"http://127.0.0.1:{self.dashboard}"
 
     def _wait(self, timeout_s=360):
+        """Until the node is up, its dashboard answers, and jobs can be taken."""
         deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                with urllib.request.urlopen(f"{self.address}/api/version", timeout=5):
-                    return
-            except OSError:
-                said = Path(self.folder, "head.log").read_text()
-                assert self.process.poll() is None, f"the head node ended:\n{said}"
-                assert time.monotonic() < deadline, f"no head node in {timeout_s} s:\n{said}"
-                time.sleep(0.5)
+        while not self._ready():
+            said = Path(self.folder, "head.log").read_text()
+            assert self.process.poll() is None, f"the head node ended:\n{said}"
+            assert time.monotonic() < deadline, f"no head node in {timeout_s} s:\n{said}"
+            time.sleep(0.5)
+
+    def _ready(self):
+        if "Ray runtime started" not in Path(self.folder, "head.log").read_text():
+            return False
+        try:
+            probe = {"entrypoint": "true"}
+            request = urllib.request.Request(
+                f"{self.address}/api/jobs/",
+                data=json.dumps(probe).encode(),
+                headers={"Content-Type": "application/json"},
+            )
+            with urllib.request.urlopen(request, timeout=60):
+                return True
+        except OSError:
+            return False
 
     def job(self, verb, *arguments, timeout_s=420):
         """Run `ray job VERB` and return what ended; both streams in stdout."""
