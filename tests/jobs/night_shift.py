@@ -23,7 +23,7 @@ from tests.inference.tiny_models import tiny_bert
 from tests.jobs.conftest import Project, inline_units, write_jsonl
 from tests.jobs.selecting.inline_workers import InlineRay
 
-TOPICS, WORDS_PER_TOPIC, DIMENSION = 12, 14, 32
+TOPICS, WORDS_PER_TOPIC, DIMENSION = 60, 14, 64
 LABELS = ["animal", "machine", "weather"]
 
 
@@ -35,7 +35,7 @@ class WordVectors:
     def __init__(self, spec, role, n_threads=1):
         rng = np.random.default_rng(7)
         centres = rng.normal(size=(TOPICS, 1, DIMENSION))
-        self._words = centres + rng.normal(size=(TOPICS, WORDS_PER_TOPIC, DIMENSION))
+        self._words = centres + 0.5 * rng.normal(size=(TOPICS, WORDS_PER_TOPIC, DIMENSION))
 
     def encode(self, texts, *, ids):
         vectors = np.array([self._vector(text) for text in texts], np.float32)
@@ -54,8 +54,8 @@ class WordVectors:
 
 
 def text_of(rng, n_topics=TOPICS):
-    """Seven words of a topic; t3x5 is word 5 of topic 3."""
-    topic = rng.randrange(n_topics)
+    """Seven words of a topic, the n-th topic n times rarer; t3x5 is word 5 of topic 3."""
+    (topic,) = rng.choices(range(n_topics), [1 / (n + 1) for n in range(n_topics)])
     return " ".join(f"t{topic}x{rng.randrange(WORDS_PER_TOPIC)}" for _ in range(7))
 
 
@@ -80,7 +80,7 @@ class NightShift(Project):
             "tasks": {"topic": labels},
             "encoders": {"words": {"model": str(tiny_bert(root / "bert")), "pooling": "mean"}},
             "engines": {"none": {"model": str(root / "llm"), "max_model_len": 512}},
-            "stage1": {"k1": 8, "lambda": 0.01, "lambda_scale": "mean"},
+            "stage1": {"k1": 8, "lambda": 0.001, "lambda_scale": "mean"},
             "annotate": {"nightly": True, "expire_nights": 4},
         }
         self.config["corpus"]["columns"] = {"id": "id", "input": "text"}

@@ -98,7 +98,7 @@ def test_labels_make_a_night_expiry_brings_rows_back_and_what_is_gone_stays_in_t
 
 def test_a_night_keeps_to_its_budget_and_to_what_may_be_out(shift):
     shift.config["corpus"]["columns"]["cost"] = "cost"
-    shift.config["stage1"] = {"k1": None, "budget": 7, "lambda": 0.01, "lambda_scale": "mean"}
+    shift.config["stage1"] = {"k1": None, "budget": 7, "lambda": 0.001, "lambda_scale": "mean"}
     shift.config["annotate"]["max_pending"] = 6
     shift.arrive(texts(30, 0), night=1, cost=2.0)
     shift.night()
