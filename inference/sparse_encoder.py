@@ -81,8 +81,8 @@ def require_sparse(spec: SparseSpec) -> None:
     """
     from transformers.utils import cached_file
 
-    found = resolve(spec.model)
-    commit = None if isinstance(found, Path) else revision(spec.model, spec.revision)
+    found, weights = resolve(spec.model), revision(spec.model, spec.revision)
+    commit = None if isinstance(found, Path) else weights
     quiet = {"_raise_exceptions_for_missing_entries": False}
     file = cached_file(
         str(found), "modules.json", revision=commit, local_files_only=commit is None, **quiet

@@ -142,7 +142,7 @@ def run(tmp_path):
     run.vectors["mini", "queries"] = [marker for *_, marker in queries._made]
     with InlineRay():
         select.run_stage(run)
-    pool = pa.table({"id": corpus.ids, "label": sided(vectors)})
+    pool = pa.table({"id": corpus.ids, "label": sided(vectors), "state": ["active"] * len(vectors)})
     run.pool = run.ledger.commit(Unit("pool/v0001", "pool", "x"), pool)
     return run
 

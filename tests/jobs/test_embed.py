@@ -46,7 +46,7 @@ def rows(texts, status=None):
 def embedded(ledger, table, name="part"):
     unit = Unit(f"embeddings/e/{name}", "part", name)
     work = EmbedWork(str(ledger.store.root), None, {"document": FakeEncoder()})
-    work.spec = type("Spec", (), {"storage": "float32"})()
+    work.spec = type("Spec", (), {"storage": "float32", "batch_size": 32})()
     marker = ledger.commit(Unit(f"rows/{name}", "rows", name), table)
     payload = {"unit": vars(unit), "rows": marker.as_dict(), "role": "document"}
     return work(payload)
@@ -144,7 +144,8 @@ with ledger.writing(Unit("rows", "rows", "r"), pa.schema([("id", pa.string()),
         writer.write(pa.table([ids, [f"text {i}" for i in ids], ["ok"] * 5000],
                               schema=writer.schema))
 rows = ledger.find(Unit("rows", "rows", "r"))
-work = EmbedWork(out, type("Spec", (), {"storage": "float32"})(), {"document": Encoder()})
+spec = type("Spec", (), {"storage": "float32", "batch_size": 32})()
+work = EmbedWork(out, spec, {"document": Encoder()})
 unit = {"folder": "e", "name": "part", "fingerprint": "e"}
 before = peak()
 made = work({"unit": unit, "rows": rows.as_dict(), "role": "document"})

@@ -56,9 +56,11 @@ def test_only_what_an_unfinished_part_needs_is_opened(assembled, monkeypatch):
 def test_the_state_of_a_run_is_plain_files_beside_its_results(assembled):
     for path in assembled.out.rglob("*"):
         if path.is_file():
-            assert path.suffix in (".parquet", ".json"), path
+            assert path.suffix in (".parquet", ".json", ".jsonl"), path
             if path.suffix == ".json":
                 json.loads(path.read_text())
+            if path.suffix == ".jsonl":
+                assert [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_text_is_large_in_every_table_that_is_written(assembled):

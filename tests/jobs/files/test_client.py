@@ -222,8 +222,8 @@ engines: {e: {model: m}}
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("storage: {secret_key: CANARYx1}", "unknown key storage.secret_key = \\*\\*\\*"),
-        ("storage: {access_key: CANARYx1}", "unknown key storage.access_key = \\*\\*\\*"),
+        ("storage: {secret_key: CANARYx1}", "unknown key storage.secret_key"),
+        ("storage: {access_key: CANARYx1}", "unknown key storage.access_key"),
         ("storage: {secret_key_env: CANARYx1}", "storage.secret_key_env names an environment"),
         ("seed: 1\nstage1: {given: 's3://CANARYx1:x@b/k'}", "stage1.given: credentials in a path"),
     ],
