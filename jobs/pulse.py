@@ -20,8 +20,8 @@ from jobs.ledger import Marker
 from jobs.memory import peak_bytes, restart_peak
 
 BEAT_S = 5.0
-# Of an interval: an idle Ray worker uses under a hundredth of a core.
-BUSY_SHARE = 0.05
+# Of an interval: an idle Ray worker uses some hundredths of a slow core.
+BUSY_SHARE = 0.1
 BUSY_READ_BYTES = 2**20
 
 Report = dict[str, Any]
@@ -172,8 +172,8 @@ def _one_beat(
 
 
 def _spent() -> tuple[float, int]:
-    """Seconds of processor time and bytes read, of this process so far."""
+    """Processor seconds, less those of this thread, and bytes read, of this process so far."""
     read = 0
     with contextlib.suppress(OSError), open("/proc/self/io", encoding="ascii") as file:
         read = int(file.readline().split()[1])
-    return time.process_time(), read
+    return time.process_time() - time.thread_time(), read
