@@ -126,9 +126,10 @@ class HeadNode:
 
     def end(self):
         """Kill what this node started, and nothing else."""
-        started = [psutil.Process(self.process.pid)]
+        started = []
         with contextlib.suppress(psutil.NoSuchProcess):
-            started += started[0].children(recursive=True)
+            head = psutil.Process(self.process.pid)
+            started = [head, *head.children(recursive=True)]
         for one in started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
