@@ -212,3 +212,10 @@ def _tables(project, pattern):
 def vectors(project):
     """Committed vectors of both tables."""
     return _tables(project, "embeddings/*/*/part.parquet")
+
+
+def reason(told):
+    """What a command that failed says before its last line, which is its exit code."""
+    *_, why, code = told.strip().splitlines()
+    assert code.startswith("exit code "), told
+    return why

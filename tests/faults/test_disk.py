@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.faults.driving import EMBEDDED, candidates, ended, found, shown, start, vectors
+from tests.faults.driving import EMBEDDED, candidates, ended, found, reason, shown, start, vectors
 from tests.faults.test_nodes_lost import AFTER_EMBED
 
 pytestmark = pytest.mark.ray
@@ -40,7 +40,7 @@ def test_a_full_disk_ends_with_4_and_what_was_wanted_and_the_run_goes_on_with_ro
             # Room for some parts, and not for all.
             file.truncate(max(0, filler.stat().st_size - 160 * 1024))
         told = ended(start(project, "embed", nodes), code=4)
-        last = told.strip().splitlines()[-1]
+        last = reason(told)
         assert last.startswith("ClusterError: "), told
         assert "no space left" in last
         assert str(project.out) in last

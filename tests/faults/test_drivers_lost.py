@@ -13,6 +13,7 @@ from tests.faults.driving import (
     ended,
     found,
     kill,
+    reason,
     shown,
     start,
     vectors,
@@ -68,7 +69,7 @@ def test_of_two_runs_started_at_once_one_works_and_the_other_names_it(nodes, cal
     codes = [child.returncode for child in both]
     assert sorted(codes) == [0, 4], told
     winner, loser = codes.index(0), codes.index(4)
-    refusal = told[loser].strip().splitlines()[-1]
+    refusal = reason(told[loser])
     assert refusal.startswith("ClusterError: ")
     assert f"run {project.manifest['run_id']} (pid {both[winner].pid} on" in refusal
     assert "is working on this output" in refusal

@@ -7,7 +7,7 @@ import botocore.session
 import pytest
 from botocore.config import Config
 
-from tests.faults.driving import PATIENCE_S, candidates, ended, kill, shown, start, vectors
+from tests.faults.driving import PATIENCE_S, candidates, ended, kill, reason, shown, start, vectors
 from tests.jobs.conftest import Project
 
 pytestmark = pytest.mark.ray
@@ -101,7 +101,7 @@ def test_a_store_that_always_refuses_ends_the_run_with_4_and_the_path(
         told = ended(start(far, "ingest", nodes), code=4)
     finally:
         object_store.disturb()
-    last = told.strip().splitlines()[-1]
+    last = reason(told)
     assert last.startswith("ClusterError: "), told
     assert f"s3://{bucket.name}" in last
     assert "503" in last or "SlowDown" in last
@@ -120,7 +120,7 @@ def test_the_lock_of_a_dead_run_is_taken_over_by_one_of_two_and_the_other_is_ref
     assert sorted(codes) == [0, 4], told
     winner, loser = codes.index(0), codes.index(4)
     assert f"(pid {child.pid}), which is dead" in told[winner]
-    refusal = told[loser].strip().splitlines()[-1]
+    refusal = reason(told[loser])
     assert f"(pid {both[winner].pid} on" in refusal, told[loser]
     assert "out/run.lock" not in bucket.names()
     bucket.fetch("out/", far.out)
