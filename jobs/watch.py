@@ -153,6 +153,11 @@ class Watch:
         if self._stretch is not None and report is not None:
             self._stretch.hear([report])
 
+    def heard(self) -> list[Report]:
+        """The last report of every worker of the stretch, if one is out."""
+        stretch = self._stretch
+        return [] if stretch is None else list(stretch.reports.values())
+
     def note(self, text: str) -> None:
         """What a stage without units says of itself; a sign of work."""
         if self._stretch is not None:

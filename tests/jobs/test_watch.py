@@ -1,6 +1,7 @@
 """The watch: a worker that waits is a stall, one that computes is none; what others can read."""
 
 import json
+import threading
 import time
 import urllib.request
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def scraped(words, *, within_s=25.0):
 
 
 def watched(store, watch, payloads):
-    """Make units under a watch; yields each marker's name and what another process could read."""
+    """Make units under a watch; yields each marker's name."""
     names = [f"made/{one['unit']['name']}.parquet" for one in payloads]
     with (
         watch.begun(store, "run7"),
@@ -68,38 +69,47 @@ def watched(store, watch, payloads):
         stretch.wait(),
     ):
         stretch.beat_s = STALL_S / 4
-        for marker in run_units(
+        units = run_units(
             Work(str(store.root)),
             payloads,
             workers=WorkersConfig(actors=1),
             stateful=True,
             stretch=stretch,
-        ):
-            while not store.exists(watching.NAME):
-                time.sleep(0.1)
-            state = json.loads(store.read_bytes(watching.NAME))
+        )
+        for marker in units:
             watch.finished(marker.table, marker.rows)
-            # A worker is there now: until then it may take as long as the machine is busy.
-            watch.stall_s = STALL_S
-            yield marker.name, state
+            yield marker.name
+
+
+def in_a_hurry(store, watch, at, seen):
+    """Once a worker is at this unit, and not before: that takes as long as the machine is busy."""
+    while not any(one["at"] == at for one in watch.heard()):
+        time.sleep(0.05)
+    watch.stall_s = STALL_S
+    while not store.exists(watching.NAME):
+        time.sleep(0.05)
+    seen.append(json.loads(store.read_bytes(watching.NAME)))
 
 
 @pytest.mark.ray
 def test_a_worker_that_sleeps_is_a_stall_and_is_named(tmp_path, embedded_ray):
-    store, made = Store(str(tmp_path)), []
+    store, seen = Store(str(tmp_path)), []
     watch = Watch(Progress(quiet=True), stall_s=60.0)
-    payloads = [payload("first"), payload("stuck", sleeps_s=20)]
     ray.get(board().read.remote("nobody"))  # it is up, however busy the machine
+    hurry = threading.Thread(
+        target=in_a_hurry, args=(store, watch, "made/stuck", seen), daemon=True
+    )
+    hurry.start()
     with pytest.raises(ClusterError) as told:
-        made.extend(watched(store, watch, payloads))
-    ((name, state),) = made
-    assert name == "first"
+        list(watched(store, watch, [payload("stuck", sleeps_s=30)]))
+    hurry.join(timeout=10)
     text = str(told.value)
     assert "embed: no progress for 3 s (timeouts.stall_s). Pending: 1: made/stuck.parquet." in text
     assert "at made/stuck for" in text
     assert "asks for 1 CPUs and 0 GPUs; free: 1 of 2 CPUs and 0 of 0 GPUs on 1 nodes" in text
     # What another process could read meanwhile.
-    assert state["stretch"]["pending"] == ["made/first.parquet", "made/stuck.parquet"]
+    (state,) = seen
+    assert state["stretch"]["pending"] == ["made/stuck.parquet"]
     assert not store.exists(watching.NAME)
     # What is left when it is over.
     events = [json.loads(line) for line in store.read_bytes("log/run7.jsonl").splitlines()]
