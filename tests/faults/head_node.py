@@ -99,7 +99,7 @@ class HeadNode:
         except OSError:
             return False
 
-    def job(self, verb, *arguments, timeout_s=420):
+    def job(self, verb, *arguments, timeout_s=900):
         """Run `ray job VERB` and return what ended; both streams in stdout."""
         return subprocess.run(
             [*RAY, "job", verb, "--address", self.address, *arguments],
