@@ -179,10 +179,9 @@ def _units(
         *(common["anchors"], arm.prompt.model_dump()),
         *(block and block.checksum, orders and [marker.checksum for marker in orders]),
     ]
-    context = common["task"]["context"]
     units = []
     for part, ranked in zip(run.tables["queries"].parts, run.demonstrations[arm.name], strict=True):
-        own = [ranked.checksum, part.marker.stats["content" if context else "texts"]]
+        own = [ranked.checksum, part.shown(context=bool(common["task"]["context"]))]
         mark = fingerprint("assemble", VERSION, own, depends)
         unit = Unit(f"prompts/{mark}", "part", mark)
         markers = {"rows": part.marker.as_dict(), "demonstrations": ranked.as_dict()}

@@ -61,6 +61,11 @@ def check_nightly(config: Config) -> None:
             f"--limit {config.limit} does not go with annotate.nightly: a batch is for good, and "
             "would be chosen from a part of the rows. Leave one of the two out."
         )
+    if config.file.report.folds_of == "selection":
+        raise ConfigError(
+            "report.folds_of = selection does not go with annotate.nightly: a night chooses once, "
+            "for the annotators. Set folds_of: queries."
+        )
     arms = [arm for arm in config.arms if arm.stage1.method != NO_STAGE1]
     drawn = {arm.seed for arm in arms if arm.stage1.method in DRAWN}
     settings = {(arm.encoder, arm.stage1.model_dump_json()) for arm in arms}

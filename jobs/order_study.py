@@ -155,7 +155,8 @@ def _prompt_units(
     units = []
     for part, prompts, queries in parts:
         # The arm's own prompts hold every text that is rearranged.
-        own = [prompts.checksum, part.marker.stats["texts"], sorted(queries)]
+        shown = part.shown(context=bool(common["task"]["context"]))
+        own = [prompts.checksum, shown, sorted(queries)]
         mark = fingerprint("orders", VERSION, own, depends)
         unit = Unit(f"order_prompts/{mark}", "part", mark)
         markers = {"rows": part.marker.as_dict(), "prompts": prompts.as_dict()}

@@ -7,8 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from inference.budget import Limits, fit
+from inference.context import with_context
 from inference.ordering import order_of, rearranged
 from inference.status import Status
+from inference.tasks import Task
 from jobs.assemble_work import PROMPT_SCHEMA, budget_of
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.pool_texts import demonstrations_in
@@ -47,15 +49,16 @@ class OrderWork:
         found = ledger.find(unit)
         if found is not None:
             return found
-        inputs = ledger.read(Marker(**payload["rows"]), ["input"])["input"].to_pylist()
+        task = task_from(payload["task"])
+        asked = ledger.read(Marker(**payload["rows"]), ["input", *task.context]).to_pylist()
         prompts = ledger.read(Marker(**payload["prompts"])).to_pylist()
         wanted = set(payload["queries"])
         mine = [
-            (row, text)
-            for row, text in zip(prompts, inputs, strict=True)
+            (row, with_context(task, query["input"], query))
+            for row, query in zip(prompts, asked, strict=True)
             if row["id"] in wanted and row["status"] == Status.OK
         ]
-        rows = self._rows(ledger, payload, mine)
+        rows = self._rows(ledger, payload, task, mine)
         # Neighbours share the longest beginnings, which the engine then computes once.
         rows.sort(key=lambda row: (row["prompt"], row["id"]))
         table = pa.Table.from_pylist(rows, schema=ORDER_PROMPT_SCHEMA)
@@ -67,9 +70,12 @@ class OrderWork:
         return ledger.commit(unit, table, stats=stats)
 
     def _rows(
-        self, ledger: Ledger, payload: dict[str, Any], mine: Sequence[tuple[Row, str]]
+        self,
+        ledger: Ledger,
+        payload: dict[str, Any],
+        task: Task,
+        mine: Sequence[tuple[Row, str]],
     ) -> list[Row]:
-        task = task_from(payload["task"])
         shown = {row_id for row, _ in mine for row_id in row["demonstration_ids"]}
         contrast = payload["prompt"]["negative_pairs"]
         pool = demonstrations_in(ledger, Marker(**payload["pool"]), task, shown, contrast=contrast)

@@ -37,6 +37,10 @@ class Part:
         """Fingerprint of the rows themselves, whatever file holds them."""
         return str(self.marker.stats["content"])
 
+    def shown(self, *, context: bool) -> str:
+        """Fingerprint of what prompts show of the rows: their texts, or kept columns with them."""
+        return self.content if context else str(self.marker.stats["texts"])
+
 
 @dataclass(frozen=True)
 class Table:

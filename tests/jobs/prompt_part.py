@@ -75,3 +75,17 @@ class Part:
 def hashed(text):
     """Stands for the hash of a text."""
     return None if text is None else f"h-{text}"
+
+
+def with_notes(ledger, queries, notes):
+    return commit(
+        ledger,
+        "noted",
+        pa.table(
+            {
+                "input": pa.array(queries, pa.large_string()),
+                "text_hash": list(map(hashed, queries)),
+                "note": pa.array(notes, pa.large_string()),
+            }
+        ),
+    )

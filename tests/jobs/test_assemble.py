@@ -19,7 +19,7 @@ from jobs.ledger import Ledger, Unit
 from jobs.tasks import plain_task
 from tests.inference.llm_fakes import Factory, byte_tokenizer
 from tests.jobs.conftest import Project
-from tests.jobs.prompt_part import TASK, Part, commit, hashed
+from tests.jobs.prompt_part import TASK, Part, commit, with_notes
 
 
 @pytest.fixture
@@ -50,20 +50,6 @@ def test_a_prompt_row_names_what_is_shown_and_the_pool_version(ledger, model):
     assert rows[0]["pool_version"] == "v0007"
     assert rows[0]["prompt_tokens"] == len(rows[0]["prompt"])
     assert (rows[1]["status"], rows[1]["prompt"]) == ("empty", None)
-
-
-def with_notes(ledger, queries, notes):
-    return commit(
-        ledger,
-        "noted",
-        pa.table(
-            {
-                "input": pa.array(queries, pa.large_string()),
-                "text_hash": list(map(hashed, queries)),
-                "note": pa.array(notes, pa.large_string()),
-            }
-        ),
-    )
 
 
 def test_the_context_of_a_query_is_counted_and_demonstrations_give_way_to_it(ledger, model):

@@ -124,6 +124,7 @@ def test_a_night_keeps_to_its_budget_and_to_what_may_be_out(shift):
         ({"arms": [{"name": "a"}, {"name": "b", "stage1": "coverage"}]}, "found 2 Stage 1"),
         ({"arms": [{"name": "a", "stage1": "none", "stage2": "zero-shot"}]}, "found 0 Stage 1"),
         ({}, "--limit 5 does not go with"),
+        ({"report": {"folds_of": "selection"}}, "report.folds_of = selection does not go with"),
     ],
 )
 def test_what_is_no_night_is_refused(shift, change, words, capsys):

@@ -11,8 +11,9 @@ from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Unit
 from jobs.order_study import check_orders, order_line, orders_of, orders_planned, studied
 from jobs.order_work import OrderWork
+from jobs.tasks import plain_task
 from tests.inference.llm_fakes import byte_tokenizer
-from tests.jobs.prompt_part import Part
+from tests.jobs.prompt_part import TASK, Part, with_notes
 
 ALL_OF_TWO = [[0, 1], [1, 0]]
 
@@ -59,6 +60,16 @@ def test_the_first_order_is_the_prompt_itself_and_the_others_show_the_same_recor
     assert found["q1", "1-2"]["prompt"] == found["q1", "2-1"]["prompt"] == own["q1"]["prompt"]
     assert (stats["n_queries"], stats["n_without_prompt"]) == (2, 1)
     assert len({row["id"] for row in rows}) == len(rows) == 4
+
+
+def test_every_order_shows_the_context_of_its_query(ledger, model):
+    task = plain_task(dataclasses.replace(TASK, context={"note": "Note: "}))
+    part = Part(ledger, model, ["one", "two"], ["ab", "ab"])
+    part.payload |= {"task": task, "rows": with_notes(ledger, ["one", "two"], ["here", None])}
+    own, found, _, _ = tried(part, ALL_OF_TWO, ["q0", "q1"])
+    assert found["q0", "1-2"]["prompt"] == own["q0"]["prompt"]
+    assert found["q0", "2-1"]["prompt"].endswith("\n\nInput: one\nNote: here\nAnswer:")
+    assert "Note: " not in found["q1", "2-1"]["prompt"]
 
 
 def test_only_the_queries_that_are_asked_are_written(ledger, model):
