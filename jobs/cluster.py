@@ -354,7 +354,7 @@ def finish(
                 stage,
                 pending=[unit.table for unit in pending],
                 n_there=len(found) - len(pending),
-                asked=_asked(workers),
+                asked=asked(workers),
             ) as stretch,
             stretch.wait(),
         ):
@@ -375,7 +375,8 @@ def finish(
     return markers
 
 
-def _asked(workers: WorkersConfig) -> str:
+def asked(workers: WorkersConfig) -> str:
+    """What a worker asks for, in words."""
     return f"{workers.cpus:g} CPUs and {workers.gpus or 0:g} GPUs"
 
 

@@ -113,7 +113,8 @@ def execute(
         before = _listed(manifest.load(ledger.store))
         try:
             with connected(config.file.cluster), watch.begun(ledger.store, hold.run_id):
-                capacity.check(capacity.needs(config, nodes(), until=until), nodes())
+                here = nodes()
+                capacity.check(capacity.needs(config, here, until=until), here)
                 for name in list(STAGES)[: list(STAGES).index(until) + 1]:
                     interrupts.check()
                     hold.check()

@@ -24,7 +24,7 @@ from jobs.ledger import Ledger
 from jobs.order_study import orders_planned
 from jobs.plan_cluster import Machines, machines_of
 from jobs.plan_cost import Planned, cost, on_nodes
-from jobs.plan_models import absent_lines, dimension_of, mean_tokens_of, model_bytes, n_weights
+from jobs.plan_models import absent_lines, mean_tokens_of, model_bytes, sizes_of
 from jobs.plan_rates import Rates
 from jobs.plan_select import Stage1Plan, enough_partitions, plan_settings
 from jobs.plan_sparse import plan_sparse
@@ -227,14 +227,14 @@ def _encoder(
 ) -> dict[str, Any]:
     key = f"encoders.{name}"
     spec = encoder_spec(config.file.encoders[name], key=key)
-    dimension = dimension_of(spec, key=key, absent=absent)
+    dimension, weights = sizes_of(spec, key=key, absent=absent)
     tokens = mean_tokens_of(spec, key=key, absent=absent)(tables["corpus"]["sample_texts"])
     n_rows = tables["corpus"]["rows"] + tables["queries"]["rows"]
     width = 2 if spec.storage == "float16" else 4
     return {
         "encoder_id": None if key in absent else identify(name, spec),
         "dimension": dimension,
-        "weights": n_weights(spec, key=key, absent=absent),
+        "weights": weights,
         "model_bytes": 0 if key in absent else model_bytes(spec),
         "tokens_mean": tokens,
         "tokens": round(tokens * n_rows),

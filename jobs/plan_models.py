@@ -43,29 +43,21 @@ def mean_tokens_of(
     return counted
 
 
-def dimension_of(spec: EncoderSpec, *, key: str, absent: Collection[str]) -> int:
-    """Numbers of a vector; that of a preset, or 1,024, where the model is out of reach.
+def sizes_of(spec: EncoderSpec, *, key: str, absent: Collection[str]) -> tuple[int, float]:
+    """Numbers of a vector, and about how many weights the blocks of an encoder have.
+
+    Of a model that is out of reach those of its preset or 1,024, and 24 layers of 12 d^2.
 
     Raises:
         ConfigError: Its config cannot be read.
     """
     if key in absent:
-        return DIMENSIONS.get(spec.model, ASSUMED_DIMENSION)
-    return int(_config_of(spec, key).hidden_size)
-
-
-def n_weights(spec: EncoderSpec, *, key: str, absent: Collection[str]) -> float:
-    """About how many weights the blocks of an encoder have; 12 d^2 a layer, 24 layers, if unknown.
-
-    Raises:
-        ConfigError: Its config cannot be read.
-    """
-    if key in absent:
-        return 24 * 12.0 * dimension_of(spec, key=key, absent=absent) ** 2
+        dimension = DIMENSIONS.get(spec.model, ASSUMED_DIMENSION)
+        return dimension, 24 * 12.0 * dimension**2
     found = _config_of(spec, key)
     width = int(found.hidden_size)
     inner = int(getattr(found, "intermediate_size", 4 * width))
-    return float(found.num_hidden_layers * (4 * width**2 + 2 * width * inner))
+    return width, float(found.num_hidden_layers * (4 * width**2 + 2 * width * inner))
 
 
 def model_bytes(spec: EncoderSpec) -> int:

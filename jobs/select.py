@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from jobs import interrupts
-from jobs.cluster import n_workers, with_gpus
+from jobs.cluster import asked, n_workers, with_gpus
 from jobs.config_schema import Arm, Stage1Config
 from jobs.errors import ConfigError, InvariantError, NothingToChoose
 from jobs.ledger import Ledger, Marker, fingerprint, sum_counts
@@ -199,8 +199,7 @@ def _select(run: Run, choices: list[Choice]) -> None:
         for p in range(corpus.n_partitions)
     }
     resources = with_gpus(run.config.file.cluster.select, 0.0)
-    asked = f"{resources.cpus:g} CPUs and {resources.gpus or 0:g} GPUs"
-    with run.watch.stretch("select", asked=asked) as stretch:
+    with run.watch.stretch("select", asked=asked(resources)) as stretch:
         workers = Workers(
             run.out,
             partitions,

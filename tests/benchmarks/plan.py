@@ -11,8 +11,6 @@ Every step is a process of its own, as a user would start it. The corpus is made
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import yaml
 
 from jobs.plan_calibrate import held
 from tests.benchmarks.machine import describe, hardware
+from tests.benchmarks.steady import dualdiv
 
 CALIBRATED = 5_000
 SIZES = (20_000, 73_002)
@@ -58,19 +57,6 @@ class Found:
     def holds(self) -> bool:
         """Whether it is within what was promised; time promises nothing."""
         return self.what == "time" or abs(self.ratio - 1) <= WITHIN
-
-
-def dualdiv(*words: str) -> str:
-    """Run a verb in a process of its own; what it printed on standard output."""
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs", *words],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return done.stdout
 
 
 def icd_config(folder: Path) -> str:

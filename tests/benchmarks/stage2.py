@@ -61,6 +61,7 @@ from inference.scoring import score
 from inference.tasks import Task, verbalize
 from selection.stage2 import PER_QUERY, Pool, Queries, RankOptions
 from tests.benchmarks.candidates import encoded, picked
+from tests.benchmarks.epr import SHOWN
 from tests.benchmarks.report import Bar, Results, bars, head, table
 
 DATA = ("trec", "health_advice", "chemprot_re", "ddi_re")
@@ -80,14 +81,7 @@ PROMPT_TOKENS, DEV_PART = 1024, 5
 CONFIGS = Path(__file__).parents[2] / "configs"
 TREC = {
     "instruction": "Name the kind of answer each question asks for.",
-    "verbalizers": {
-        "ABBR": "abbreviation",
-        "DESC": "description",
-        "ENTY": "thing",
-        "HUM": "person",
-        "LOC": "place",
-        "NUM": "number",
-    },
+    "verbalizers": SHOWN,
     "input_prefix": "Question: ",
     "output_prefix": "Kind: ",
 }

@@ -12,15 +12,17 @@ import yaml
 ROOT = Path(__file__).parents[2]
 
 
-def dualdiv(*words: str) -> None:
-    """Run a verb in a process of its own, as a user does."""
-    subprocess.run(
+def dualdiv(*words: str) -> str:
+    """Run a verb in a process of its own, as a user does; what it printed on standard output."""
+    done = subprocess.run(
         [sys.executable, "-m", "jobs", *words],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
         check=True,
     )
+    return done.stdout
 
 
 def write(folder: Path, plain: dict[str, Any]) -> str:
