@@ -29,7 +29,7 @@ def finished(out: str, *, progress: Progress) -> Run:
     """
     ledger = Ledger(out)
     found = manifest.load(ledger.store)
-    where = ledger.store.path(manifest.NAME)
+    where = ledger.store.where(manifest.NAME)
     missing = [name for name in ("config", "tables", "selections") if not found.get(name)]
     if missing or "corpus" not in found["tables"]:
         what = (
@@ -39,7 +39,7 @@ def finished(out: str, *, progress: Progress) -> Run:
             f"{where}: {what}, so there are no candidates. Give the output folder of a run that "
             "came as far as `dualdiv select`."
         )
-    config = _config(found["config"], where=str(where))
+    config = _config(found["config"], where=where)
     run = Run(config=config, ledger=ledger, progress=progress, manifest=found)
     run.tables = {name: _table(name, entry) for name, entry in found["tables"].items()}
     for name, entry in found.get("embeddings", {}).items():

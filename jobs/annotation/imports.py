@@ -135,7 +135,7 @@ def _import(run: Run, source: SourceBytes, found: ReturnedFile, how: Reading) ->
     return {
         "file": source.name,
         "import": marker.name,
-        "table": str(run.ledger.store.path(marker.table)),
+        "table": run.ledger.store.where(marker.table),
         "rows": marker.rows,
         **{name: stats[name] for name in ("encoding", "on_conflict", "status", "conflicts")},
         "problems": problems,

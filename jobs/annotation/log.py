@@ -45,6 +45,6 @@ def _marker(ledger: Ledger, folder: str, name: str) -> Marker | None:
     except (ValueError, TypeError):
         # Taking it for absent would write over what it stands for.
         raise DataError(
-            f"{ledger.store.path(done)}: is no marker of a finished table. Bring it back from a "
+            f"{ledger.store.where(done)}: is no marker of a finished table. Bring it back from a "
             f"copy, or remove it and its table if {name} may be lost."
         ) from None

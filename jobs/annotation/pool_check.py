@@ -167,7 +167,7 @@ def _write(
     if run.ledger.find(unit) is None:
         run.ledger.commit(unit, table, files={"report.json": body})
     store = run.ledger.store
-    files = [str(store.path(name)) for name in (unit.table, f"{unit.folder}/report.json")]
+    files = [store.where(name) for name in (unit.table, f"{unit.folder}/report.json")]
     return plain | {"files": files}
 
 

@@ -35,4 +35,4 @@ def write_to(name: str, data: bytes) -> str:
         raise ConfigError(f"--to {name}: names a folder; wanted a file.")
     store = Store(folder or ".")
     store.write_bytes(base, data)
-    return str(store.path(base))
+    return store.where(base)

@@ -33,7 +33,9 @@ def unit(*angles):
 class Tree:
     """Corpus, vectors, candidates, manifest; `run` opens it, `annotate` writes its pool."""
 
-    def __init__(self, root, rows, *, angles, candidates, task=None, queries=(), **config):
+    def __init__(
+        self, root, rows, *, angles, candidates, task=None, queries=(), out=None, **config
+    ):
         """Write it.
 
         Args:
@@ -43,9 +45,10 @@ class Tree:
             candidates: Arm name -> ids in the order of picking.
             task: Section of the config.
             queries: (row, angle) each.
+            out: Where the output lies; None: in `root`.
             config: Further sections of the config.
         """
-        self.root, self.out, self.model = root, str(root / "out"), root / "model"
+        self.root, self.out, self.model = root, out or str(root / "out"), root / "model"
         self.ledger = Ledger(self.out)
         self._config = self._load(list(candidates), task or COLOURS, config)
         tables = {
