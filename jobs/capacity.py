@@ -57,7 +57,7 @@ def room(nodes: Sequence[Amounts], each: Amounts) -> int:
         each: A request with at least one amount above 0.
     """
     return sum(
-        min(math.floor(node.get(name, 0.0) / amount + EPSILON) for name, amount in each.items())
+        math.floor(min(node.get(name, 0.0) / amount for name, amount in each.items()) + EPSILON)
         for node in nodes
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs.capacity import request, room
 from jobs.cluster import connected
 from jobs.cluster import nodes as cluster_nodes
 from jobs.config_schema import ClusterConfig, NodesConfig, WorkersConfig
@@ -30,6 +31,12 @@ class Node:
     gpus: float = 0.0
     memory_bytes: int | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """What it has as `jobs.capacity` counts; memory that is not known is enough."""
+        memory = math.inf if self.memory_bytes is None else float(self.memory_bytes)
+        return {"CPU": self.cpus, "GPU": self.gpus, "memory": memory, **self.resources}
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,8 @@ class Machines:
             workers: What each asks for.
             gpus: What each asks for where the config leaves it open and there are some.
         """
-        wanted = self.gpus_of(workers, gpus)
-        fits = int(node.cpus // workers.cpus)
-        return min(fits, int(node.gpus // wanted)) if wanted else fits
+        asked = workers.model_copy(update={"gpus": self.gpus_of(workers, gpus)})
+        return room([node.amounts], request(asked))
 
     def n_workers(self, workers: WorkersConfig, *, gpus: float, n_units: int) -> int:
         """Workers of a stage, as `jobs.cluster.n_workers` would start them; 0: none fits.
@@ -84,16 +90,8 @@ class Machines:
         return gpus if self.gpus else 0.0
 
     def amounts(self) -> list[dict[str, float]]:
-        """The nodes as `jobs.capacity` counts; memory that is not known is enough."""
-        return [
-            {
-                "CPU": node.cpus,
-                "GPU": node.gpus,
-                "memory": math.inf if node.memory_bytes is None else float(node.memory_bytes),
-                **node.resources,
-            }
-            for node in self.nodes
-        ]
+        """The nodes as `jobs.capacity` counts."""
+        return [node.amounts for node in self.nodes]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -1,5 +1,7 @@
 """What a cluster must have for a config, by hand; no Ray."""
 
+import math
+
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -55,6 +57,11 @@ def test_a_sum_that_fits_no_node_is_refused(config):
     text = refused(config({"embed": {"actors": 2, "cpus": 3.0}}), [node(4), node(2)])
     assert "needs 2 workers of 3 CPUs, 6 CPUs in all" in text
     assert "cluster has 6 CPUs, but on its 2 nodes only 1 fit" in text
+
+
+def test_memory_that_nobody_told_is_enough():
+    unknown = {"CPU": 4.0, "GPU": 0.0, "memory": math.inf}
+    assert capacity.room([unknown], {"CPU": 1.0, "memory": float(GIB)}) == 4
 
 
 def test_memory_and_own_resources_count(config):

@@ -75,6 +75,12 @@ def test_workers_are_those_that_fit_node_by_node():
     assert uneven.n_workers(three, gpus=0.0, n_units=4) == 4
     assert uneven.n_workers(WorkersConfig(actors=2), gpus=0.0, n_units=99) == 2
     assert uneven.n_workers(WorkersConfig(cpus=32), gpus=0.0, n_units=99) == 0
+    # Memory counts where it is known, and what only some nodes have.
+    large = WorkersConfig(memory="40GiB", resources={"tpu": 1.0})
+    with_tpu = Machines(
+        (Node(8, 0, 100 * 2**30, {"tpu": 4.0}), Node(8), Node(3, 0, None, {"tpu": 9.0})), "told"
+    )
+    assert with_tpu.n_workers(large, gpus=0.0, n_units=99) == 2 + 0 + 3
     # On a cluster without a GPU nobody asks for one unless the config does.
     assert nodes(1, 4).n_workers(WorkersConfig(), gpus=1.0, n_units=9) == 4
     assert nodes(1, 4).n_workers(WorkersConfig(gpus=1), gpus=1.0, n_units=9) == 0
