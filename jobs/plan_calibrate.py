@@ -56,7 +56,7 @@ def calibrate(
     store.create()
     # What is there already would take no time.
     store.remove_tree(FOLDER)
-    sample = _sample(config, rows)
+    sample = sample_of(config, rows)
     try:
         started = time.monotonic()
         execute(sample, until="select", progress=progress)
@@ -75,8 +75,14 @@ def calibrate(
     return measured
 
 
-def _sample(config: Config, rows: int) -> Config:
-    file = config.file.model_copy(update={"out": f"{config.out.rstrip('/')}/{FOLDER}"})
+def sample_of(config: Config, rows: int) -> Config:
+    """The first rows, without what no pace comes from: batches for annotators, further orders."""
+    changes = {
+        "out": f"{config.out.rstrip('/')}/{FOLDER}",
+        "annotate": config.file.annotate.model_copy(update={"nightly": False}),
+        "report": config.file.report.model_copy(update={"orders": None}),
+    }
+    file = config.file.model_copy(update=changes)
     limit = min(rows, config.limit or rows)
     return replace(config, file=file, limit=limit, query_limit=min(SAMPLE_QUERIES, limit))
 

@@ -5,7 +5,11 @@ import random
 import pytest
 
 from jobs import nightly
+from jobs.checks import check_config
 from jobs.cli import main
+from jobs.config import load
+from jobs.order_study import studied
+from jobs.plan_calibrate import sample_of
 from tests.jobs.night_shift import NightShift, right_label, text_of
 
 
@@ -134,3 +138,11 @@ def test_what_is_no_night_is_refused(shift, change, words, capsys):
     assert shift.run_code("select", *options) == 2
     assert words in capsys.readouterr().err
     assert not (shift.out / "batches").exists()
+
+
+def test_a_plan_is_calibrated_on_a_sample_that_is_no_night_and_asks_no_further_orders(shift):
+    shift.arrive(texts(10, 0), night=1)
+    shift.config["report"] = {"orders": {"queries": 5}}
+    sample = sample_of(load(shift.path), 4)
+    check_config(sample, until="select")
+    assert (sample.limit, sample.file.annotate.nightly, studied(sample)) == (4, False, [])
