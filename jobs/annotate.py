@@ -11,12 +11,12 @@ from inference.kinds import gold_answer, stratum
 from inference.tasks import Task
 from jobs.annotation.records import with_states
 from jobs.annotation.states import changes_of
-from jobs.batches import batches_of
-from jobs.candidate_rows import CONTRAST_COLUMNS, ROW_COLUMNS, candidate_rows
-from jobs.engines import engine_spec
+from jobs.generating.engines import engine_spec
 from jobs.ledger import Marker, Unit, fingerprint
-from jobs.nightly import serve_pool
-from jobs.pool_texts import SHOWN_COLUMNS, Renderer, Shown, same_answer
+from jobs.nights.batches import batches_of
+from jobs.nights.candidate_rows import CONTRAST_COLUMNS, ROW_COLUMNS, candidate_rows
+from jobs.nights.nightly import serve_pool
+from jobs.prompting.pool_texts import SHOWN_COLUMNS, Renderer, Shown, same_answer
 from jobs.run import Run
 from jobs.tasks import task_of
 

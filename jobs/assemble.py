@@ -9,21 +9,21 @@ from inference.engine import EngineSpec
 from inference.ordering import ORDERS
 from inference.status import Status
 from jobs.annotate import shown_records
-from jobs.assemble_work import (
+from jobs.cluster import finish
+from jobs.config.schema import Arm
+from jobs.errors import ConfigError
+from jobs.generating.engines import engine_spec, plain_engine
+from jobs.ledger import Marker, Unit, fingerprint, sum_counts
+from jobs.orders.study import write_prompts
+from jobs.prompting.calibrate import calibrated_orders, calibration_facts
+from jobs.prompting.layouts import anchors_of, finish_blocks, layout_facts
+from jobs.prompting.work import (
     CALIBRATED,
     DRAFT_ORDER,
     PROMPT_SCHEMA,
     AssembleWork,
     max_prompt_tokens,
 )
-from jobs.calibrate import calibrated_orders, calibration_facts
-from jobs.cluster import finish
-from jobs.config_schema import Arm
-from jobs.engines import engine_spec, plain_engine
-from jobs.errors import ConfigError
-from jobs.layouts import anchors_of, finish_blocks, layout_facts
-from jobs.ledger import Marker, Unit, fingerprint, sum_counts
-from jobs.order_study import write_prompts
 from jobs.rank import shows_nothing
 from jobs.run import Run
 from jobs.tasks import plain_task, task_of

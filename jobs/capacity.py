@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.config import Config
-from jobs.config_schema import ClusterConfig, NodesConfig, WorkersConfig
-from jobs.config_section import parse_bytes
+from jobs.config.load import Config
+from jobs.config.schema import ClusterConfig, NodesConfig, WorkersConfig
+from jobs.config.section import parse_bytes
 from jobs.errors import ClusterError
 
 Amounts = Mapping[str, float]

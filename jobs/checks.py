@@ -5,18 +5,18 @@ from contextlib import contextmanager
 
 from inference.kinds import ANSWERED_BY_OUTPUT
 from jobs import assemble, rank, select
-from jobs.baselines import check_baselines
-from jobs.config import Config
-from jobs.config_schema import Arm, ConfigFile
+from jobs.comparing.baselines import check_baselines
+from jobs.config.load import Config
+from jobs.config.schema import Arm, ConfigFile
 from jobs.embed import encoder_spec, identify
-from jobs.embed_sparse import identify_sparse
-from jobs.engines import check_chat, engine_spec, tokenizer_of, unpinned_spec
-from jobs.epr import check_map
+from jobs.epr.learn import check_map
 from jobs.errors import ConfigError, ModelOutOfReach
 from jobs.files.places import absolute, plain
+from jobs.generating.engines import check_chat, engine_spec, tokenizer_of, unpinned_spec
 from jobs.kind_rules import check_kind
-from jobs.nightly import check_nightly
-from jobs.order_study import check_orders
+from jobs.nights.nightly import check_nightly
+from jobs.orders.study import check_orders
+from jobs.ranking.sparse import identify_sparse
 from jobs.readers.sources import SourceFile, find
 from jobs.selection_folds import check_folds
 from jobs.tasks import build

@@ -12,7 +12,7 @@ from typing import Any
 
 from jobs import interrupts
 from jobs.annotation.verbs import add_verbs
-from jobs.config import Config, load
+from jobs.config.load import Config, load
 from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
 from jobs.redaction import redact
@@ -200,8 +200,8 @@ def _rejects(number: int) -> str:
 
 def _plan(arguments: argparse.Namespace) -> dict[str, Any]:
     from jobs.plan import plan
-    from jobs.plan_cluster import machines_of
-    from jobs.plan_rates import read_rates, write_rates
+    from jobs.planning.cluster import machines_of
+    from jobs.planning.rates import read_rates, write_rates
 
     for flag in ("rows", "calibrate"):
         value = getattr(arguments, flag)
@@ -212,7 +212,7 @@ def _plan(arguments: argparse.Namespace) -> dict[str, Any]:
     told = {name: getattr(arguments, name) for name in ("nodes", "cpus", "gpus", "memory")}
     machines = machines_of(config.file.cluster, **told)
     if arguments.calibrate is not None:
-        from jobs.plan_calibrate import calibrate
+        from jobs.planning.calibrate import calibrate
 
         measured = calibrate(
             config,

@@ -9,15 +9,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jobs import capacity, interrupts, pulse, watch
-from jobs.config_schema import ClusterConfig, WorkersConfig
-from jobs.config_storage import worker_variables
+from jobs import capacity, interrupts
+from jobs.config.schema import ClusterConfig, WorkersConfig
+from jobs.config.storage import worker_variables
 from jobs.errors import ERRORS, ClusterError, DualdivError
 from jobs.ledger import Marker, Unit
 from jobs.progress import Progress
-from jobs.pulse import Teller
 from jobs.run import Run
-from jobs.stretch import Stretch
+from jobs.watching import pulse, watch
+from jobs.watching.pulse import Teller
+from jobs.watching.stretch import Stretch
 
 WORKER_ENV = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",

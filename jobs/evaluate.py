@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from inference.kinds import gold_answer
 from inference.tasks import canonical
-from jobs.candidate_measures import candidate_rows
-from jobs.compare_arms import compare_task
-from jobs.config_schema import Arm
+from jobs.comparing.arms import compare_task
+from jobs.comparing.candidates import candidate_rows
+from jobs.config.schema import Arm
 from jobs.embed import ROLES
 from jobs.files.inputs import stamps
 from jobs.files.scratch import local_folder
 from jobs.ledger import Marker, Unit, fingerprint
-from jobs.order_scores import answer_scorer, order_tables
+from jobs.orders.scores import answer_scorer, order_tables
 from jobs.rank import shows_nothing
 from jobs.reporting.answer_metrics import (
     AnswerYardstick,

@@ -16,18 +16,18 @@ from inference.kinds import gold_answer
 from inference.prompts import PromptSpec, stop_strings
 from inference.status import Status
 from inference.tasks import Task
-from jobs import pulse
-from jobs.attempts import Attempts
 from jobs.cluster import finish, threads, with_gpus
-from jobs.config_schema import Arm, GenerateConfig
-from jobs.content_free import NEUTRAL, distinct_sets, warn_of_many, with_content_free
-from jobs.engines import engine_spec, plain_engine
+from jobs.config.schema import Arm, GenerateConfig
 from jobs.errors import ClusterError
+from jobs.generating.attempts import Attempts
+from jobs.generating.content_free import NEUTRAL, distinct_sets, warn_of_many, with_content_free
+from jobs.generating.engines import engine_spec, plain_engine
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.redaction import without_secrets
 from jobs.run import Run
 from jobs.spill import value_counts
 from jobs.tasks import plain_task, task_from, task_of
+from jobs.watching import pulse
 
 VERSION = 3
 OUTPUT_SCHEMA = pa.schema(

@@ -2,7 +2,7 @@
 
 from inference.decoding import LABEL_DECODERS
 from inference.kinds import ANSWERED_BY_OUTPUT
-from jobs.config_schema import Arm, ConfigFile
+from jobs.config.schema import Arm, ConfigFile
 from jobs.errors import ConfigError
 from jobs.files.inputs import is_folder
 from jobs.files.places import plain

@@ -17,20 +17,20 @@ from jobs import (
     interrupts,
     lock,
     manifest,
-    nightly,
     rank,
 )
 from jobs import select as stage1
 from jobs.checks import check_config, remote_code
 from jobs.cluster import connected, nodes, ray_errors
-from jobs.config import Config
-from jobs.config_storage import use
+from jobs.config.load import Config
+from jobs.config.storage import use
 from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError
 from jobs.ledger import Ledger, fingerprint
+from jobs.nights import nightly
 from jobs.progress import Progress
 from jobs.run import Run
 from jobs.status import STAGE_ENTRIES, markers_in
-from jobs.watch import Watch
+from jobs.watching.watch import Watch
 
 
 def _report(run: Run) -> None:

@@ -13,22 +13,22 @@ from inference.prompts import PromptSpec, build
 from inference.tasks import Task
 from jobs import capacity
 from jobs.checks import check_config, remote_code
-from jobs.config import Config
-from jobs.config_schema import Arm, TableConfig
-from jobs.config_storage import use
-from jobs.content_free import prompts_planned
+from jobs.config.load import Config
+from jobs.config.schema import Arm, TableConfig
+from jobs.config.storage import use
 from jobs.embed import encoder_spec, identify
-from jobs.engines import engine_spec, unpinned_spec
 from jobs.files.inputs import open_input
+from jobs.generating.content_free import prompts_planned
+from jobs.generating.engines import engine_spec, unpinned_spec
 from jobs.ledger import Ledger
-from jobs.order_study import orders_planned
-from jobs.plan_cluster import Machines, machines_of
-from jobs.plan_cost import Planned, cost, on_nodes
-from jobs.plan_models import absent_lines, mean_tokens_of, model_bytes, sizes_of
-from jobs.plan_rates import Rates
-from jobs.plan_select import Stage1Plan, enough_partitions, plan_settings
-from jobs.plan_sparse import plan_sparse
-from jobs.plan_text import plan_lines
+from jobs.orders.study import orders_planned
+from jobs.planning.cluster import Machines, machines_of
+from jobs.planning.cost import Planned, cost, on_nodes
+from jobs.planning.models import absent_lines, mean_tokens_of, model_bytes, sizes_of
+from jobs.planning.rates import Rates
+from jobs.planning.sparse import plan_sparse
+from jobs.planning.stage1 import Stage1Plan, enough_partitions, plan_settings
+from jobs.planning.text import plan_lines
 from jobs.progress import Progress
 from jobs.rank import learns, shows_nothing
 from jobs.readers.files import read_rows

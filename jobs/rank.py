@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from jobs.annotate import usable_labels
 from jobs.cluster import finish, threads
-from jobs.config_schema import ZERO_SHOT, Arm, Stage2Config
-from jobs.embed_sparse import identify_sparse, sparse_vectors
-from jobs.epr import finish_maps
+from jobs.config.schema import ZERO_SHOT, Arm, Stage2Config
+from jobs.epr.learn import finish_maps
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
-from jobs.rank_work import (
+from jobs.ranking.sparse import identify_sparse, sparse_vectors
+from jobs.ranking.work import (
     LABELLED,
     METHODS,
     SEEDED,

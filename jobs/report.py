@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.annotate import pool_labels
-from jobs.case_study import read_cases
+from jobs.comparing.cases import read_cases
+from jobs.comparing.sweeps import sweeps_of
 from jobs.embed import ROLES
 from jobs.evaluate import TABLES as METRIC_TABLES
 from jobs.findings import rejected_rows
@@ -24,7 +25,6 @@ from jobs.reporting.tables import EPR
 from jobs.reporting.words import records
 from jobs.run import Run
 from jobs.selection_folds import fold_name, folds_of
-from jobs.sweeps import sweeps_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
 VERSION = 3

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jobs.config import Config
-from jobs.config_schema import Arm
+from jobs.config.load import Config
+from jobs.config.schema import Arm
 from jobs.ledger import Ledger, Marker
 from jobs.progress import Progress
-from jobs.watch import Watch
+from jobs.watching.watch import Watch
 
 if TYPE_CHECKING:
     from jobs.selection_folds import FoldPlan

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from jobs import interrupts
 from jobs.cluster import asked, n_workers, with_gpus
-from jobs.config_schema import Arm, Stage1Config
+from jobs.config.schema import Arm, Stage1Config
 from jobs.errors import ConfigError, InvariantError, NothingToChoose
 from jobs.ledger import Ledger, Marker, fingerprint, sum_counts
 from jobs.run import Run

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from inference.folds import fold_of
-from jobs.config import Config
-from jobs.config_schema import Arm
+from jobs.config.load import Config
+from jobs.config.schema import Arm
 from jobs.errors import ConfigError, DataError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint
 from jobs.run import Run

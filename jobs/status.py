@@ -4,10 +4,11 @@ import json
 import time
 from typing import Any
 
-from jobs import lock, manifest, watch
+from jobs import lock, manifest
 from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.storage import Store
+from jobs.watching import watch
 
 # Entry of the manifest -> stage that writes it.
 STAGE_ENTRIES = {

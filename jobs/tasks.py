@@ -5,7 +5,7 @@ from typing import Any
 
 from inference.kinds import ANSWERED_BY_OUTPUT, gold_answer
 from inference.tasks import Task
-from jobs.config_schema import TaskConfig
+from jobs.config.schema import TaskConfig
 from jobs.errors import ConfigError
 from jobs.run import Run
 

@@ -9,7 +9,7 @@ from jobs.annotation.corpus_rows import rows_by_id
 from jobs.annotation.labels import Label, input_checksum
 from jobs.annotation.question import answer_field, answer_of
 from jobs.annotation.suggest import Suggestion
-from jobs.config_schema import Arm
+from jobs.config.schema import Arm
 from jobs.run import Run
 
 

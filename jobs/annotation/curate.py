@@ -6,8 +6,8 @@ from typing import Any
 from jobs import lock
 from jobs.annotation.finished import finished
 from jobs.annotation.states import State, changes_of, pool_states, record_change
-from jobs.candidate_rows import sent_rows
 from jobs.errors import DataError
+from jobs.nights.candidate_rows import sent_rows
 from jobs.progress import Progress
 from jobs.run import Run
 

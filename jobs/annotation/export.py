@@ -15,7 +15,7 @@ from jobs.annotation.question import chosen_arms, question_of
 from jobs.annotation.states import retired_ids
 from jobs.annotation.suggest import NEIGHBOURS, nearest_labelled, vote
 from jobs.annotation.written import WRITERS
-from jobs.config_schema import Arm
+from jobs.config.schema import Arm
 from jobs.errors import ConfigError
 from jobs.progress import Progress
 from jobs.run import Run

@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from jobs import manifest
-from jobs.config import Config
-from jobs.config_schema import Arm, ConfigFile
+from jobs.config.load import Config
+from jobs.config.schema import Arm, ConfigFile
 from jobs.errors import DataError
 from jobs.ledger import Ledger, Marker
 from jobs.progress import Progress

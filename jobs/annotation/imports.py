@@ -26,7 +26,7 @@ from jobs.annotation.log import append
 from jobs.annotation.question import answer_of
 from jobs.annotation.returned import ReturnedFile, read_returned
 from jobs.annotation.sources import SourceBytes, source_bytes
-from jobs.candidate_rows import sent_rows
+from jobs.nights.candidate_rows import sent_rows
 from jobs.progress import Progress
 from jobs.run import Run
 from jobs.tasks import task_of

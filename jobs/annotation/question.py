@@ -2,7 +2,7 @@
 
 from inference.kinds import ANSWERED_BY_OUTPUT, gold_answer
 from inference.tasks import Task
-from jobs.config_schema import Arm
+from jobs.config.schema import Arm
 from jobs.errors import ConfigError
 from jobs.run import Run
 from jobs.tasks import task_of

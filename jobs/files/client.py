@@ -30,7 +30,7 @@ from botocore.exceptions import ConnectionError as NoConnection
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
-from jobs.config_storage import current
+from jobs.config.storage import current
 from jobs.files.places import StorageUnreachable
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from jobs.config_storage import carries_credentials
+from jobs.config.storage import carries_credentials
 from jobs.errors import ConfigError
 
 S3 = "s3://"

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.config_storage import current
+from jobs.config.storage import current
 from jobs.errors import ClusterError, ConfigError
 from jobs.files.inputs import InputFile, below, open_input
 from jobs.files.places import is_s3

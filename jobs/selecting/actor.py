@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from jobs.errors import DualdivError
 from jobs.ledger import Ledger, Marker
-from jobs.pulse import Teller
 from jobs.selecting.mapped import Mapped, Stored, map_vectors
 from jobs.selecting.side_columns import read_sides
 from jobs.vectors import Matrix, drawn, random_keys
+from jobs.watching.pulse import Teller
 from selection.arrays import rows_of
 from selection.coverage import CoverageShard
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from jobs.config_select import LambdaConfig, Stage1Config
+from jobs.config.stage1 import LambdaConfig, Stage1Config
 from jobs.ledger import Ledger, Marker
 from jobs.selecting.inputs import Wishes, limits_of
 from jobs.selecting.mapped import Mapped

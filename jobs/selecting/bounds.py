@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from jobs.config_select import Stage1Config
+from jobs.config.stage1 import Stage1Config
 from jobs.ledger import Ledger, Marker
 from jobs.selecting.actor import Floats
 from jobs.selecting.inputs import Wishes, limits_of

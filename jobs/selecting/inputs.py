@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.config_select import Stage1Config
+from jobs.config.stage1 import Stage1Config
 from jobs.errors import ConfigError, DataError
 from jobs.files.inputs import open_input
 from jobs.selecting.id_files import IdList, digest_of, existing, read_ids, require_distinct, shown

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from jobs.config_select import SelectConfig, Stage1Config
+from jobs.config.stage1 import SelectConfig, Stage1Config
 from selection.modes import Effort, resolve
 from selection.stage1 import MAXIMISE_F
 from selection.tree import MergePlan

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jobs import interrupts, watch
+from jobs import interrupts
 from jobs.capacity import ray_options
 from jobs.cluster import n_workers, threads
-from jobs.config_schema import WorkersConfig
+from jobs.config.schema import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
 from jobs.selecting.actor import Barred, Failure, Floats, Ground, Ints, Plain, SelectWorker
 from jobs.selecting.mapped import Stored
-from jobs.stretch import Stretch
 from jobs.vectors import Matrix
+from jobs.watching import watch
+from jobs.watching.stretch import Stretch
 from selection.arrays import rows_of
 
 MAX_RESTARTS = 3

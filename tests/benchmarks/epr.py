@@ -30,10 +30,10 @@ import pyarrow.parquet as pq
 import yaml
 
 from inference.scoring import bootstrap, bootstrap_difference, score
-from jobs.config import load
-from jobs.config_epr import EprConfig
-from jobs.epr_rows import Texts, allowed_pairs, read_pool, read_rows
-from jobs.epr_work import lessons_of
+from jobs.config.epr import EprConfig
+from jobs.config.load import load
+from jobs.epr.rows import Texts, allowed_pairs, read_pool, read_rows
+from jobs.epr.work import lessons_of
 from jobs.ledger import Ledger
 from jobs.pipeline import execute
 from jobs.progress import Progress

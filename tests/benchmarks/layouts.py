@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from jobs.config import load
+from jobs.config.load import load
 from jobs.ledger import Ledger, Marker
 from jobs.pipeline import execute
 from jobs.prepare.icd10 import prepare

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from jobs.plan_calibrate import held
+from jobs.planning.calibrate import held
 from tests.benchmarks.machine import describe, hardware
 from tests.benchmarks.steady import dualdiv
 

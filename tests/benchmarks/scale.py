@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jobs.config_select import SelectConfig, Stage1Config
-from jobs.plan_select import predict
+from jobs.config.stage1 import SelectConfig, Stage1Config
+from jobs.planning.stage1 import predict
 from jobs.selecting.room import memory_of, require_room
 from jobs.selecting.sizes import Sizes
 from tests.benchmarks import levels

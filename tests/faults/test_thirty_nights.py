@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from jobs.ledger import Marker
-from tests.jobs.night_shift import Annotators, NightShift, right_label, text_of
+from tests.jobs.nights.night_shift import Annotators, NightShift, right_label, text_of
 
 NIGHTS, EXPIRE, A_NIGHT, QUIET = 30, 4, 36, (7, 14, 21, 28)
 TOPICS, K1, LAM, RIDGE = 60, 4, 0.001, 1e-3

@@ -75,7 +75,7 @@ class Project:
 
     def execute(self, until, **options):
         """Run up to a stage in this process; returns (result, manifest)."""
-        from jobs.config import load
+        from jobs.config.load import load
         from jobs.pipeline import execute
         from jobs.progress import Progress
 

@@ -5,9 +5,9 @@ import dataclasses
 import pyarrow as pa
 
 from inference.tasks import Task
-from jobs.assemble_work import AssembleWork
-from jobs.config_schema import GenerateConfig, PromptConfig
+from jobs.config.schema import GenerateConfig, PromptConfig
 from jobs.ledger import Unit
+from jobs.prompting.work import AssembleWork
 from jobs.tasks import plain_task
 
 TASK = Task("t", ("red", "blue"), instruction="Name it.")

@@ -9,13 +9,13 @@ from inference.engine import EngineSpec, VllmEngine
 from inference.prompts import PromptSpec, stop_strings
 from inference.tasks import Task
 from jobs.assemble import check
-from jobs.assemble_work import set_key
-from jobs.calibrate import ORDER_SCHEMA, CalibrateWork
-from jobs.config import load
-from jobs.config_schema import GenerateConfig
+from jobs.config.load import load
+from jobs.config.schema import GenerateConfig
 from jobs.errors import ConfigError
-from jobs.layouts import BLOCK_SCHEMA, BlocksWork
 from jobs.ledger import Ledger, Unit
+from jobs.prompting.calibrate import ORDER_SCHEMA, CalibrateWork
+from jobs.prompting.layouts import BLOCK_SCHEMA, BlocksWork
+from jobs.prompting.work import set_key
 from jobs.tasks import plain_task
 from tests.inference.llm_fakes import Factory, byte_tokenizer
 from tests.jobs.conftest import Project

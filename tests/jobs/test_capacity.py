@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs import capacity
-from jobs.config import load
-from jobs.config_schema import WorkersConfig
+from jobs.config.load import load
+from jobs.config.schema import WorkersConfig
 from jobs.errors import ClusterError, ConfigError
-from jobs.plan_cluster import machines_of
-from tests.jobs.test_config import MINIMAL
+from jobs.planning.cluster import machines_of
+from tests.jobs.config.test_load import MINIMAL
 
 GIB = 2**30
 

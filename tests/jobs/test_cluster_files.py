@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from jobs import capacity
-from jobs.config import load
+from jobs.config.load import load
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "configs" / "cluster"
@@ -149,7 +149,7 @@ def test_both_kinds_of_workers_scale_from_nothing_and_bear_spot(name):
 
 @pytest.mark.parametrize("name", JOBS)
 def test_what_the_run_is_told_of_the_nodes_is_what_the_manifest_grows_to(name, tmp_path):
-    from tests.jobs.test_config import MINIMAL
+    from tests.jobs.config.test_load import MINIMAL
 
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(MINIMAL))

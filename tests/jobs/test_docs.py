@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import _parser
-from jobs.config import load
+from jobs.config.load import load
 
 ROOT = Path(__file__).parents[2]
 MAP = (ROOT / "tests" / "README.md").read_text()

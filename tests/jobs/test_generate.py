@@ -9,7 +9,7 @@ import pytest
 from inference.engine import Completion, EngineSpec, VllmEngine
 from inference.tasks import Task
 from jobs.cluster import run_units
-from jobs.config_schema import GenerateConfig, WorkersConfig
+from jobs.config.schema import GenerateConfig, WorkersConfig
 from jobs.errors import ClusterError, ConfigError
 from jobs.generate import OUTPUT_SCHEMA, GenerateWork, cached_share
 from jobs.ledger import Ledger, Unit
@@ -187,7 +187,7 @@ def test_a_row_that_kills_its_process_is_given_up_and_the_others_are_answered(le
 
 @pytest.fixture
 def config(tmp_path):
-    from jobs.config import load
+    from jobs.config.load import load
 
     project = Project(tmp_path)
 
@@ -248,7 +248,7 @@ def test_another_decoder_or_seed_is_answered_anew(config, change, tmp_path):
 
 
 def test_a_run_that_was_killed_is_no_suspicion_against_its_rows(ledger):
-    from jobs.attempts import EVERYTHING, Attempts
+    from jobs.generating.attempts import EVERYTHING, Attempts
 
     unit = Unit("outputs/arm", "part", "mark")
     rows = [{"id": "q0", "prompt": "say red"}]

@@ -240,7 +240,7 @@ def test_rejected_lines_are_kept_with_file_line_and_reason(project):
 
 
 def test_too_many_rejects_are_a_data_error_when_asked(project):
-    from jobs.config import load
+    from jobs.config.load import load
     from jobs.pipeline import execute
     from jobs.progress import Progress
 

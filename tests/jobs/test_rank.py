@@ -8,7 +8,7 @@ import pytest
 from inference.sparse_encoder import SparseEncoder, SparseSpec
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker
-from jobs.rank_work import METHODS
+from jobs.ranking.work import METHODS
 from tests.inference.tiny_models import tiny_splade
 from tests.jobs.conftest import write_jsonl
 

@@ -7,10 +7,10 @@ import yaml
 
 from jobs import redaction
 from jobs.cli import main
-from jobs.config import load
+from jobs.config.load import load
 from jobs.errors import ConfigError
 from jobs.progress import Progress
-from tests.jobs.test_config import MINIMAL
+from tests.jobs.config.test_load import MINIMAL
 
 CANARY = "canary-7f3a9c51d2"
 ENVIRONMENT = "canary/from+env=8e77"

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.candidate_measures import mean_of
-from jobs.config import load
+from jobs.comparing.candidates import mean_of
+from jobs.config.load import load
 from jobs.errors import ConfigError, DataError
 from jobs.ledger import Ledger, Unit
 from jobs.selecting.mapped import map_vectors

@@ -74,7 +74,7 @@ def test_the_search_finds_what_it_looks_for(source):
 def test_the_config_loader_is_a_safe_one():
     import yaml
 
-    from jobs.config_files import Loader
+    from jobs.config.files import Loader
 
     assert issubclass(Loader, yaml.SafeLoader)
     assert Loader.yaml_multi_constructors == yaml.SafeLoader.yaml_multi_constructors

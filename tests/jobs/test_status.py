@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from jobs import lock, watch
+from jobs import lock
 from jobs.progress import Progress
-from jobs.run_log import FLUSH_S, RunLog
 from jobs.status import status
 from jobs.storage import Store
-from jobs.stretch import Stretch
-from jobs.watch import Watch
+from jobs.watching import watch
+from jobs.watching.run_log import FLUSH_S, RunLog
+from jobs.watching.stretch import Stretch
+from jobs.watching.watch import Watch
 
 
 @pytest.fixture

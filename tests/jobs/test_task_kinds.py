@@ -14,13 +14,13 @@ from inference.engine import EngineSpec, VllmEngine
 from inference.tasks import Task
 from jobs import generate
 from jobs.annotate import pool_records
-from jobs.config import load
-from jobs.config_schema import GenerateConfig, TableConfig, TaskConfig
+from jobs.config.load import load
+from jobs.config.schema import GenerateConfig, TableConfig, TaskConfig
 from jobs.errors import ConfigError
 from jobs.generate import GenerateWork
 from jobs.kind_rules import check_kind
 from jobs.ledger import Ledger, Unit
-from jobs.pool_texts import demonstration_of
+from jobs.prompting.pool_texts import demonstration_of
 from jobs.reporting.answer_metrics import AnswerYardstick, compare_answers, summarise_answers
 from jobs.reporting.metric_tables import ANSWERS_SCHEMA, SCORES_SCHEMA, SUMMARY_SCHEMA, to_arrow
 from jobs.reporting.model import ReportModel
@@ -29,9 +29,9 @@ from jobs.spill import SpillWork
 from jobs.tasks import build, label_spellings, plain_task, task_from
 from tests.inference import dirty_entities, sql_fixture
 from tests.inference.llm_fakes import Factory
+from tests.jobs.config.test_load import MINIMAL
 from tests.jobs.conftest import write_jsonl
 from tests.jobs.test_annotate import candidates
-from tests.jobs.test_config import MINIMAL
 
 NER = Task("parts", ("METAL", "TOOL"), kind="ner", verbalizers={"METAL": "metal"})
 SET = Task("themes", ("trade", "floods"), kind="multi-label")

@@ -8,7 +8,7 @@ import yaml
 
 from jobs import annotate, manifest
 from jobs.annotation.finished import finished
-from jobs.config import load
+from jobs.config.load import load
 from jobs.ledger import Ledger, Unit
 from jobs.partition import part_stats
 from jobs.progress import Progress

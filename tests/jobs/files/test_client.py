@@ -11,8 +11,8 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from jobs.config import load
-from jobs.config_storage import StorageConfig, current, use, worker_variables
+from jobs.config.load import load
+from jobs.config.storage import StorageConfig, current, use, worker_variables
 from jobs.errors import ClusterError, ConfigError, DataError
 from jobs.files import client
 from jobs.files.client import tried

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.config_storage import StorageConfig, use
+from jobs.config.storage import StorageConfig, use
 from jobs.errors import ClusterError, ConfigError
 from jobs.files import scratch as scratch_module
 from jobs.files.inputs import open_input, read_input, stamps

@@ -9,8 +9,8 @@ import pyarrow as pa
 import yaml
 
 from jobs import select
-from jobs.config import Config, load
-from jobs.config_select import SelectConfig, Stage1Config
+from jobs.config.load import Config, load
+from jobs.config.stage1 import SelectConfig, Stage1Config
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Unit, fingerprint
 from jobs.partition import part_stats

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jobs.config_schema import WorkersConfig
-from jobs.config_select import Stage1Config
+from jobs.config.schema import WorkersConfig
+from jobs.config.stage1 import Stage1Config
 from jobs.ledger import Ledger
 from jobs.selecting.bounds import (
     Question,

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.config_select import Stage1Config
+from jobs.config.stage1 import Stage1Config
 from jobs.errors import ConfigError, DataError
 from jobs.selecting.id_files import read_ids
 from jobs.selecting.inputs import (

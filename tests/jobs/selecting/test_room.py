@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.config_select import SelectConfig, Stage1Config
+from jobs.config.stage1 import SelectConfig, Stage1Config
 from jobs.errors import ConfigError
 from jobs.selecting.room import (
     controls_kept,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jobs import select
-from jobs.config import Config
+from jobs.config.load import Config
 from jobs.errors import DataError
 from jobs.vectors import ENCODER_KEY, random_keys
 from selection.modes import Effort

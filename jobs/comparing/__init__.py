@@ -1,0 +1,1 @@
+"""What evaluate compares: arms with arms, candidates with candidates, queries side by side."""

@@ -1,0 +1,1 @@
+"""Every config key with its default, and YAML to arms."""

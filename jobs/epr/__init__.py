@@ -1,0 +1,1 @@
+"""The learned retriever that rank may recall by."""

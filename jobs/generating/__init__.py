@@ -1,0 +1,1 @@
+"""What generate goes by: engines, tries already made, prompts without content."""

@@ -1,0 +1,1 @@
+"""Demonstrations in every order: which, the prompts, their scores."""

@@ -1,0 +1,1 @@
+"""`dualdiv plan`: what is counted, rates, time, memory and disk, and what is printed."""

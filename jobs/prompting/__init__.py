@@ -1,0 +1,1 @@
+"""Pool and demonstrations to prompts: texts that are shown, layouts, orders, budgets."""
