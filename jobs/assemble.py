@@ -174,10 +174,11 @@ def _units(
     room = [arm.generate.max_tokens, arm.generate.decoder, engine.max_model_len]
     # What may be shown, and not the pool: another arm's candidates change nothing here.
     shown = shown_records(run, arm.name) if not shows_nothing(arm.stage2) else None
-    depends = [
+    depends: list[Any] = [
         *(shown, common["task"], plain_engine(engine)["weights"], room, common["stage2"]),
         *(common["anchors"], arm.prompt.model_dump()),
-        *(block and block.checksum, orders and [marker.checksum for marker in orders]),
+        None if block is None else block.checksum,
+        None if orders is None else [marker.checksum for marker in orders],
     ]
     units = []
     for part, ranked in zip(run.tables["queries"].parts, run.demonstrations[arm.name], strict=True):

@@ -69,7 +69,8 @@ def _check_models(config: Config, until: str, absent: dict[str, str] | None) -> 
             with _excused(f"encoders.{name}", absent):
                 identify(name, encoder_spec(file.encoders[name], key=f"encoders.{name}"))
     if until in RANKS:
-        for name in sorted({rank.sparse_encoder_of(arm) for arm in config.arms} - {None}):
+        used = {rank.sparse_encoder_of(arm) for arm in config.arms}
+        for name in sorted(name for name in used if name is not None):
             identify_sparse(name, file.sparse_encoders[name])
     if until in USES_LLM:
         for name in sorted({arm.engine for arm in config.arms}):

@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from jobs import capacity, interrupts
 from jobs.config.schema import ClusterConfig, WorkersConfig
@@ -135,7 +135,8 @@ def _calm_ray_data() -> None:
     context.print_on_execution_start = False
     context.enable_rich_progress_bars = False
     context.use_ray_tqdm = False
-    context.custom_execution_callback_classes = [StallCheck]
+    callbacks: list[Any] = [StallCheck]
+    context.custom_execution_callback_classes = callbacks
     # Its own guard counts finished units alone, and some take longer than its half hour.
     context.execution_no_progress_timeout_s = -1
 
@@ -307,9 +308,9 @@ def run_units(
             **common,
         )
     else:
-        tasks = ray.data.TaskPoolStrategy(size=most)
+        tasks, function = ray.data.TaskPoolStrategy(size=most), cast(Callable[..., Any], make_unit)
         made = dataset.map_batches(
-            make_unit,
+            function,
             fn_kwargs={"work": work, "teller": stretch.teller},
             compute=tasks,
             max_retries=MAX_RESTARTS,

@@ -183,8 +183,8 @@ def _embed(run: Run, name: str, spec: EncoderSpec) -> None:
         workers=with_gpus(run.config.file.cluster.embed, 1),
         stateful=True,
     )
-    entry = run.manifest["embeddings"][name] = {}
-    entry["encoder_id"] = run.encoder_ids[name]
+    entry: dict[str, Any] = {"encoder_id": run.encoder_ids[name]}
+    run.manifest["embeddings"][name] = entry
     for table in ROLES:
         mine, markers = markers[: len(units[table])], markers[len(units[table]) :]
         run.vectors[name, table] = mine

@@ -14,6 +14,7 @@ from inference.tasks import canonical
 from jobs.comparing.arms import compare_task
 from jobs.comparing.candidates import candidate_rows
 from jobs.config.schema import Arm
+from jobs.config.stage1 import NO_STAGE1
 from jobs.embed import ROLES
 from jobs.files.inputs import stamps
 from jobs.files.scratch import local_folder
@@ -44,7 +45,6 @@ from jobs.reporting.metric_tables import (
 from jobs.reporting.metrics import ArmMetrics, Yardstick, summarise
 from jobs.reporting.orders import label_scorer
 from jobs.run import Part, Run
-from jobs.select import NO_STAGE1
 from jobs.storage import reading
 from jobs.tasks import plain_task, task_of
 
@@ -87,11 +87,12 @@ def run_stage(run: Run) -> None:
     """Measure every arm, or find that nothing has changed since it was measured."""
     mark = _mark(run)
     units = {name: Unit("metrics", name, mark) for name in TABLES}
-    found = {name: run.ledger.find(unit) for name, unit in units.items()}
-    if not all(found.values()):
-        found = {**_measure(run, units)}
+    there = {name: run.ledger.find(unit) for name, unit in units.items()}
+    found = {name: marker for name, marker in there.items() if marker}
+    if len(found) < len(units):
+        found = _measure(run, units)
     run.metrics = found["summary"]
-    run.manifest["metrics"] = {name: marker.as_dict() for name, marker in found.items() if marker}
+    run.manifest["metrics"] = {name: marker.as_dict() for name, marker in found.items()}
     for row in run.ledger.read(found["summary"]).to_pylist():
         run.progress.line("evaluate", _line(row))
 

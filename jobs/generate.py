@@ -250,9 +250,9 @@ def _json(scores: Mapping[str, float] | None) -> str | None:
 def _generate(run: Run, spec: EngineSpec, arms: list[Arm]) -> None:
     own = {arm.name: _units(run, spec, arm) for arm in arms}
     orders = {arm.name: _order_units(run, spec, arm) for arm in arms}
-    for folder, units in (("outputs", own), ("order_outputs", orders)):
+    for folder, parts in (("outputs", own), ("order_outputs", orders)):
         # Orders that are not asked for today stay: they may be tomorrow.
-        for name, mine in ((name, mine) for name, mine in units.items() if mine):
+        for name, mine in ((name, mine) for name, mine in parts.items() if mine):
             # A reader that globs the folder must not meet parts of another run.
             keep = {f"{unit.name}{end}" for unit, _ in mine for end in (".parquet", ".done.json")}
             run.ledger.store.remove_others(f"{folder}/{name}", keep)

@@ -4,6 +4,7 @@ Rows of Parquet files are exact; of text files they are estimated from the first
 rates that `plan --calibrate` measured, or on assumed ones (see `plan_rates`), and say so.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -33,7 +34,6 @@ from jobs.progress import Progress
 from jobs.rank import learns, shows_nothing
 from jobs.readers.files import read_rows
 from jobs.readers.sources import SourceFile, find
-from jobs.select import NO_STAGE1
 from jobs.spill import column_map, read_options
 from jobs.status import markers_in
 from jobs.storage import Store, reading
@@ -137,7 +137,7 @@ def prepared(
         for name in sorted({a.encoder for a in config.arms})
     }
     if rows is not None:
-        count = enough_partitions(config, tables, encoders, none=NO_STAGE1, machines=machines)
+        count = enough_partitions(config, tables, encoders, machines=machines)
         if count != tables["corpus"]["partitions"]:
             changed["corpus.partition.count"] = tables["corpus"]["partitions"] = count
         # One file is read by one worker; so many rows do not come in one.
@@ -147,7 +147,7 @@ def prepared(
         for name, one in plan_sparse(config, tables, encoders).items()
     }
     arms = {arm.name: _arm(config, arm, tables, absent) for arm in config.arms}
-    plans = plan_settings(config, tables, encoders, none=NO_STAGE1, machines=machines)
+    plans = plan_settings(config, tables, encoders, machines=machines)
     return Planned(config, tables, encoders, sparse, arms, plans), changed
 
 
@@ -243,7 +243,7 @@ def _encoder(
     }
 
 
-def _select(plans: dict[str, Stage1Plan]) -> dict[str, Any]:
+def _select(plans: Mapping[str, Stage1Plan]) -> dict[str, Any]:
     encoders = {p.sizes.vector_bytes * p.sizes.n_rows for p in plans.values()}
     return {
         "settings": {name: one.as_dict() for name, one in plans.items()},

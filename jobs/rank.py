@@ -9,6 +9,7 @@ import pyarrow as pa
 from jobs.annotate import usable_labels
 from jobs.cluster import finish, threads
 from jobs.config.schema import ZERO_SHOT, Arm, Stage2Config
+from jobs.config.stage1 import NO_STAGE1
 from jobs.epr.learn import finish_maps
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts
@@ -23,7 +24,6 @@ from jobs.ranking.work import (
     draws_ground,
 )
 from jobs.run import Run
-from jobs.select import NO_STAGE1
 from jobs.selecting.id_files import existing
 from jobs.selection_folds import fold_arms, join_rankings
 from jobs.tasks import task_of
@@ -335,7 +335,7 @@ def _finish_parts(
         for number, part in enumerate(parts):
             unit = need.unit(part.name)
             vectors = run.vectors[need.arm.encoder, "queries"][number]
-            own = {
+            own: dict[str, Any] = {
                 "unit": asdict(unit),
                 "rows": part.marker.as_dict(),
                 "vectors": vectors.as_dict(),

@@ -16,6 +16,7 @@ from jobs.comparing.sweeps import sweeps_of
 from jobs.embed import ROLES
 from jobs.evaluate import TABLES as METRIC_TABLES
 from jobs.findings import rejected_rows
+from jobs.folds import fold_name
 from jobs.ledger import Marker, Unit, fingerprint
 from jobs.reporting.model import CandidateMap, Coverage, ReportModel, Sample
 from jobs.reporting.page import build_page, draw_pictures, page_tables
@@ -24,7 +25,7 @@ from jobs.reporting.table_files import as_csv
 from jobs.reporting.tables import EPR
 from jobs.reporting.words import records
 from jobs.run import Run
-from jobs.selection_folds import fold_name, folds_of
+from jobs.selection_folds import folds_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
 VERSION = 3
@@ -113,8 +114,8 @@ def _map(run: Run, encoder: str) -> Marker | None:
         return None
     vectors = [marker.fingerprint for marker in run.vectors[encoder, "corpus"]]
     chosen = {name: marker.checksum for name, marker in settings.items()}
-    labels = [part.content for part in run.tables["corpus"].parts]
-    mark = fingerprint("map", MAP_VERSION, vectors, labels, chosen, size, run.config.file.seed)
+    content = [part.content for part in run.tables["corpus"].parts]
+    mark = fingerprint("map", MAP_VERSION, vectors, content, chosen, size, run.config.file.seed)
     unit = Unit(f"report/map-{mark}", "points", mark)
     found = run.ledger.find(unit)
     if found is not None:
@@ -154,7 +155,8 @@ def _map_rows(
 
 
 def _labels(run: Run, ids: list[str]) -> dict[str, str | None]:
-    wanted, found = pa.array(ids, pa.string()), {}
+    wanted = pa.array(ids, pa.string())
+    found: dict[str, str | None] = {}
     for part in run.tables["corpus"].parts:
         if len(found) == len(ids):
             break
@@ -239,10 +241,10 @@ def _facts(run: Run) -> dict[str, str]:
 
 def _coverage(run: Run, encoder: str) -> Coverage:
     labels = pool_labels(run)
-    candidates = {}
+    candidates: dict[str, Counter[str]] = {}
     for name, marker in _names(run, encoder).items():
         ids = run.ledger.read(marker, ["id"])["id"].to_pylist()
-        candidates[name] = Counter(labels[row_id] for row_id in ids if labels.get(row_id))
+        candidates[name] = Counter(label for row_id in ids if (label := labels.get(row_id)))
     return Coverage(encoder, run.tables["corpus"].counts("labels"), candidates)
 
 

@@ -1,16 +1,14 @@
 """The state of one run, handed from stage to stage."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.config.load import Config
 from jobs.config.schema import Arm
+from jobs.folds import FoldPlan
 from jobs.ledger import Ledger, Marker
 from jobs.progress import Progress
 from jobs.watching.watch import Watch
-
-if TYPE_CHECKING:
-    from jobs.selection_folds import FoldPlan
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class Run:
     tables: dict[str, Table] = field(default_factory=dict)
     vectors: dict[tuple[str, str], list[Marker]] = field(default_factory=dict)
     encoder_ids: dict[str, str] = field(default_factory=dict)
-    folds: "FoldPlan | None" = None
+    folds: FoldPlan | None = None
     candidates: dict[str, Marker] = field(default_factory=dict)
     pool: Marker | None = None
     demonstrations: dict[str, list[Marker]] = field(default_factory=dict)

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from jobs import interrupts
 from jobs.cluster import asked, n_workers, with_gpus
-from jobs.config.schema import Arm, Stage1Config
+from jobs.config.schema import Arm
+from jobs.config.stage1 import NO_STAGE1, Stage1Config
 from jobs.errors import ConfigError, InvariantError, NothingToChoose
+from jobs.folds import fold_name, fold_seed
 from jobs.ledger import Ledger, Marker, fingerprint, sum_counts
 from jobs.run import Run
 from jobs.selecting.aim import Aim
@@ -29,14 +31,7 @@ from jobs.selecting.setting import Choice, aim_of, dimension_of, plan_of
 from jobs.selecting.side_columns import Bools
 from jobs.selecting.union import union_of
 from jobs.selecting.workers import Workers
-from jobs.selection_folds import (
-    NO_STAGE1,
-    fold_name,
-    fold_seed,
-    folds_of,
-    join_candidates,
-    plan_folds,
-)
+from jobs.selection_folds import folds_of, join_candidates, plan_folds
 from jobs.vectors import with_encoder
 from selection.stage1 import DRAWN, MAXIMISE_F, STAGE1
 
@@ -130,7 +125,7 @@ def _choices(run: Run) -> list[Choice]:
         if arm.stage1.method == NO_STAGE1:
             continue
         wishes = read_wishes(arm.stage1, encoder_id=run.encoder_ids[arm.encoder])
-        for fold in folds_of(run, arm) or [None]:
+        for fold in folds_of(run, arm) or (None,):
             choice = choice_of(run, arm, arm.stage1, wishes, fold=fold)
             name = arm.name if fold is None else fold_name(arm.name, fold)
             found.setdefault(choice.mark, choice).arms.append(name)

@@ -1,6 +1,6 @@
 """Retire and promote: what curators decide of records, in force from the next pool version on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jobs import lock
@@ -99,5 +99,5 @@ def _staged(run: Run) -> list[str]:
     return [i for i, state in _records(run).items() if changes.get(i, state) == "staged"]
 
 
-def _records(run: Run) -> dict[str, str]:
+def _records(run: Run) -> Mapping[str, str]:
     return {} if run.pool is None else pool_states(run.ledger, run.pool)

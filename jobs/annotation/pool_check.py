@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -65,18 +65,19 @@ def limits_of(
         ConfigError: No such limit.
     """
     given = {"jaccard": jaccard, "cosine": cosine, "query_cosine": query_cosine}
-    numbers = {name: value for name, value in given.items() if value is not None}
+    numbers: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     for name, value in numbers.items():
         if not 0 < value <= 1:
             flag = name.replace("_", "-")
             raise ConfigError(f"--{flag} {value}: wanted a number above 0, at most 1.")
+    limits = replace(Limits(), **numbers)
     if shingle is None:
-        return Limits(**numbers)
+        return limits
     unit, _, size = shingle.partition("-")
     if unit not in ("char", "word") or not size.isdecimal() or int(size) < 1:
         raise ConfigError(f"--shingle {shingle}: wanted char-N or word-N, as char-5 or word-3.")
     cut = Shingles("char" if unit == "char" else "word", int(size))
-    return Limits(**numbers, shingles=cut)
+    return replace(limits, shingles=cut)
 
 
 def check_pool(

@@ -17,10 +17,11 @@ from inference.tasks import canonical
 from jobs.annotate import usable_labels
 from jobs.cluster import threads
 from jobs.config.schema import Arm
+from jobs.folds import fold_name
 from jobs.ledger import Marker
 from jobs.reporting.metrics import Yardstick
 from jobs.run import Run
-from jobs.selection_folds import fold_name, folds_of
+from jobs.selection_folds import folds_of
 from jobs.tasks import task_of
 from jobs.vectors import Matrix, drawn, random_keys, sample, to_matrix
 from selection.measures import (

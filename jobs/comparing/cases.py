@@ -1,5 +1,7 @@
 """What the case study of the report shows, read from outputs, queries and pool."""
 
+from typing import Any
+
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,7 +54,8 @@ def _answers(run: Run, arm: str) -> dict[str, Answer]:
 
 
 def _queries(run: Run, ids: list[str]) -> dict[str, str]:
-    wanted, found = pa.array(ids, pa.string()), {}
+    wanted = pa.array(ids, pa.string())
+    found: dict[str, str] = {}
     for part in run.tables["queries"].parts:
         table = run.ledger.read(part.marker, ["id", "input"])
         table = table.filter(pc.is_in(table["id"], value_set=wanted))
@@ -68,7 +71,7 @@ def _records(run: Run, ids: set[str], task: Task) -> dict[str, Record]:
     return {row["id"]: Record(row["input"], gold_answer(task, row).value) for row in rows}
 
 
-def _text(value: object) -> str | None:
+def _text(value: Any) -> str | None:
     return None if pd.isna(value) else str(value)
 
 

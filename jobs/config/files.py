@@ -47,7 +47,7 @@ class Loader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             self._n_aliases += 1
             if self._n_aliases > MOST_ALIASES or event.anchor in self._open:
-                line = event.start_mark.line + 1
+                line = event.start_mark.line + 1 if event.start_mark else 0
                 what = (
                     "holds itself" if event.anchor in self._open else f"is one of > {MOST_ALIASES}"
                 )

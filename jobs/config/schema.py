@@ -453,6 +453,10 @@ class ReportConfig(Section):
     orders: OrdersConfig | None = None
 
 
+def _one_arm() -> list[dict[str, Any]]:
+    return [{}]
+
+
 class ConfigFile(Section):
     """The file as written; `jobs.config.load.load` turns it into a `Config` with resolved arms."""
 
@@ -474,7 +478,7 @@ class ConfigFile(Section):
     storage: StorageConfig = StorageConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     report: ReportConfig = ReportConfig()
-    arms: list[dict[str, Any]] = Field(default_factory=lambda: [{}])
+    arms: list[dict[str, Any]] = Field(default_factory=_one_arm)
     grid: dict[str, list[Any]] = Field(default_factory=dict)
 
 

@@ -9,6 +9,8 @@ from jobs.config.section import Bytes, Section, TextOrList, parse_bytes
 # An exact duplicate costs log(2 ridge - ridge^2) in the log-determinant: rounding of 16-bit
 # vectors must stay well below the ridge, that of 32-bit ones is.
 RIDGE = {"float32": 1e-3, "float16": 1e-2}
+# The method of an arm that chooses nothing: it shows the records that have labels.
+NO_STAGE1 = "none"
 
 
 class LambdaConfig(Section):

@@ -6,6 +6,7 @@ group: that would give the answer away.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -172,9 +173,8 @@ def candidates_of(
 
 
 def _texts(table: pa.Table, vectors: Matrix) -> Texts:
-    return Texts(
-        *(table[name].to_pylist() for name in COLUMNS), vectors, table["group"].to_pylist()
-    )
+    ids, inputs, labels, groups = (table[name].to_pylist() for name in (*COLUMNS, "group"))
+    return Texts(ids, inputs, labels, vectors, groups)
 
 
 def _also(run: Run, arm: Arm, task: Task) -> Mapping[str, tuple[str, str, str | None]]:
@@ -183,7 +183,8 @@ def _also(run: Run, arm: Arm, task: Task) -> Mapping[str, tuple[str, str, str | 
         return {}
     key = f"arm {arm.name}: stage2.epr.also"
     ids = read_ids(arm.stage2.epr.also, key=key).ids
-    wanted, found = pa.array(ids, pa.string()), {}
+    wanted = pa.array(ids, pa.string())
+    found: dict[str, Any] = {}
     for part in run.tables["corpus"].parts:
         table = run.ledger.read(part.marker, [*COLUMNS, "status", "group"])
         here = pc.and_(

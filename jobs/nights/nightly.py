@@ -10,7 +10,8 @@ import pyarrow as pa
 from jobs.annotation.labels import labels_of
 from jobs.annotation.states import retired_ids
 from jobs.config.load import Config
-from jobs.config.schema import Arm, Stage1Config
+from jobs.config.schema import Arm
+from jobs.config.stage1 import NO_STAGE1, Stage1Config
 from jobs.embed import encoder_spec
 from jobs.errors import ConfigError, NothingToChoose
 from jobs.ledger import Marker, Unit, fingerprint
@@ -19,7 +20,7 @@ from jobs.nights.known import Known, known_on, vectors_of
 from jobs.nights.standing import room_for
 from jobs.nights.table import batch_table, night_facts, night_line
 from jobs.run import Run
-from jobs.select import NO_STAGE1, choice_of, finish_choices, relevant
+from jobs.select import choice_of, finish_choices, relevant
 from jobs.selecting.id_files import IdList
 from jobs.selecting.inputs import Given, Wishes, read_wishes
 from jobs.vectors import to_lists, with_encoder

@@ -139,7 +139,7 @@ def _prompt_units(
 ) -> list[tuple[Unit, dict[str, Any]]]:
     assert run.pool is not None
     engine = engine_spec(run.config.file.engines[arm.engine], key=f"engines.{arm.engine}")
-    common = {
+    common: dict[str, Any] = {
         "orders": [list(order) for order in orders_of(run.config, arm)],
         "pool": run.pool.as_dict(),
         "task": plain_task(task_of(run, arm.task)),

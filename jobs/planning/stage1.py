@@ -11,6 +11,7 @@ from typing import Any
 
 from jobs.config.load import Config
 from jobs.config.schema import Arm, ConfigFile
+from jobs.config.stage1 import NO_STAGE1
 from jobs.embed import encoder_spec
 from jobs.errors import ConfigError
 from jobs.planning.cluster import Machines
@@ -247,7 +248,6 @@ def plan_settings(
     tables: Mapping[str, Any],
     encoders: Mapping[str, Any],
     *,
-    none: str,
     machines: Machines | None = None,
 ) -> dict[str, Stage1Plan]:
     """Plan every Stage 1 setting of a config; arms that agree share one.
@@ -256,7 +256,6 @@ def plan_settings(
         config: The resolved config.
         tables: Rows and partitions of the corpus, and its mean text.
         encoders: Dimension of each encoder.
-        none: The method that chooses nothing.
         machines: The cluster; None: as many workers as will do.
 
     Returns:
@@ -268,7 +267,7 @@ def plan_settings(
     report = config.file.report
     n_folds = report.folds if report.folds_of == "selection" else 1
     plans = {}
-    for same in _alike(config, none):
+    for same in _alike(config):
         encoder = encoders[same[0].encoder]
         sizes = _sizes(config.file, same[0], tables["corpus"], encoder, machines)
         require_room(sizes)
@@ -282,7 +281,6 @@ def enough_partitions(
     tables: Mapping[str, Any],
     encoders: Mapping[str, Any],
     *,
-    none: str,
     machines: Machines,
 ) -> int:
     """Partitions of the corpus: as configured, or doubled until every setting fits a worker.
@@ -291,7 +289,6 @@ def enough_partitions(
         config: The resolved config.
         tables: As for `plan_settings`.
         encoders: As for `plan_settings`.
-        none: As for `plan_settings`.
         machines: The cluster.
     """
     asked = tables["corpus"]["partitions"]
@@ -299,7 +296,7 @@ def enough_partitions(
     while count <= MOST_PARTITIONS:
         corpus = {"corpus": tables["corpus"] | {"partitions": count}}
         try:
-            plan_settings(config, corpus, encoders, none=none, machines=machines)
+            plan_settings(config, corpus, encoders, machines=machines)
         except ConfigError:
             count *= 2
             continue
@@ -307,11 +304,11 @@ def enough_partitions(
     return int(asked)
 
 
-def _alike(config: Config, none: str) -> list[list[Arm]]:
+def _alike(config: Config) -> list[list[Arm]]:
     """Arms that choose alike, together."""
     arms: dict[tuple[str, str, int], list[Arm]] = {}
     for arm in config.arms:
-        if arm.stage1.method != none:
+        if arm.stage1.method != NO_STAGE1:
             seed = arm.seed if arm.stage1.method in DRAWN else 0
             key = (arm.encoder, arm.stage1.model_dump_json(), seed)
             arms.setdefault(key, []).append(arm)

@@ -1,6 +1,7 @@
 """Abstracts of ChemProt with their entities, each held against the letters at its place."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from jobs.errors import DataError
 from jobs.prepare.chemprot_files import Line
@@ -72,8 +73,8 @@ def abstracts_of(
     for line in tables[split, "abstracts"]:
         document, title, body = line.cells
         if document in found:
-            where = {"source": line.file, "line": line.number, "text": title}
-            made.reject(document, "duplicate_id", "an earlier abstract has this id", **where)
+            detail = "an earlier abstract has this id"
+            made.reject(document, "duplicate_id", detail, **_where(line, title))
             continue
         found[document] = Abstract(document, f"{title} {body}", len(title) + 1, split, line.file)
     for line in tables[split, "entities"]:
@@ -83,9 +84,12 @@ def abstracts_of(
             found[document].add(name, kind, span, text)
         else:
             detail = f"entity {name} of an abstract that is not there"
-            where = {"source": line.file, "line": line.number, "text": text}
-            made.reject(document, "no_such_document", detail, **where)
+            made.reject(document, "no_such_document", detail, **_where(line, text))
     return found
+
+
+def _where(line: Line, text: str) -> dict[str, Any]:
+    return {"source": line.file, "line": line.number, "text": text}
 
 
 def _offset(line: Line, cell: str) -> int:

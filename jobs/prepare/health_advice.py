@@ -63,11 +63,11 @@ def prepare(
 
 def _add(made: Prepared, row_id: str, record: Any, source: str) -> None:
     cells = [record.get(key) for key in ("input", "output")] if isinstance(record, dict) else []
-    if not cells or not all(isinstance(cell, str) for cell in cells):
+    text, answer = cells or (None, None)
+    if not isinstance(text, str) or not isinstance(answer, str):
         detail = "wanted an object with the texts `input` and `output`"
         made.reject(row_id, "not_a_record", detail, source=source, text=str(record))
         return
-    text, answer = cells
     label = LABELS.get(normalised(answer))
     if not text.strip():
         made.reject(row_id, "empty", "the sentence is blank", source=source)

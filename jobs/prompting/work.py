@@ -225,8 +225,8 @@ class _Writer:
         budget = replace(self.budget, order=order_of(order), limits=Limits())
         found = fit(self.task, kept, query, budget=budget)
         if found.status is Status.OK and len(found.kept) == len(kept):
-            counts = {"n_dropped": draft.n_dropped, "n_skipped": draft.n_skipped}
-            return replace(found, kept=draft.kept, **counts), order, ""
+            found = replace(found, n_dropped=draft.n_dropped, n_skipped=draft.n_skipped)
+            return replace(found, kept=draft.kept), order, ""
         self.n_not_calibrated += 1
         most = self.budget.max_prompt_tokens
         return draft, ids, f"the calibrated order exceeds {most} tokens; shown {DRAFT_ORDER}"

@@ -221,10 +221,10 @@ class _Ranker:
         if covered is not None:
             uncovered = tag_rows(covered.uncovered, self.tags.names)
             counted(self.stats, {"n_for_tags": covered.n_came_in.sum()})
-        wanted = min(self.config.k, len(self.records.ids))
-        found = {
+        k = min(self.config.k, len(self.records.ids))
+        found: dict[str, int] = {
             "n_unserved": (ranking.n_valid == 0).sum(),
-            "n_short": (ranking.n_valid < wanted).sum(),
+            "n_short": (ranking.n_valid < k).sum(),
             "n_uncovered": sum(map(bool, uncovered)),
         }
         counted(self.stats, found)

@@ -126,7 +126,7 @@ def compare_answers(
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [
-        {k: None if isinstance(v, float) and pd.isna(v) else v for k, v in row.items()}
+        {str(k): None if isinstance(v, float) and pd.isna(v) else v for k, v in row.items()}
         for row in table.to_dict("records")
     ]
 

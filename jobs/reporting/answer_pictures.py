@@ -129,7 +129,7 @@ def outcome_picture(counts: Mapping[str, Mapping[str, int]]) -> Drawn | None:
         axes.barh(arms, share, left=left, height=0.66, color=_FATES[name], label=name)
         for row, (width, start, number) in enumerate(zip(share, left, n, strict=True)):
             if width > 0.04:
-                at = {"ha": "center", "va": "center", "fontsize": 9}
+                at: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9}
                 dark = name in ("right but for the order of rows", "syntax error")
                 axes.text(start + width / 2, row, f"{number:,}", color=DARK if dark else "w", **at)
         left += share

@@ -177,8 +177,12 @@ def label_coverage(corpus: Mapping[str, int], candidates: Mapping[str, Mapping[s
         for row, count in enumerate(n):
             end = max(picked[row], share[row])
             axes.text(
-                *(end + 0.012, row, str(count)),
-                **{"va": "center", "fontsize": 8.5, "color": DARK if count else RED},
+                end + 0.012,
+                row,
+                str(count),
+                va="center",
+                fontsize=8.5,
+                color=DARK if count else RED,
             )
         covered = sum(counts.get(label, 0) > 0 for label in ranked)
         axes.set_title(f"{one_line(method, 26)}\n{covered} of {len(ranked)} labels", fontsize=10.5)
@@ -216,9 +220,11 @@ def umap_map(
     figure, panels = _panels(len(candidates), width=4.6, height=4.5)
     size = float(np.clip(12_000 / max(len(points), 1), 1.2, 18))
     for axes, (method, chosen) in zip(panels, candidates.items(), strict=False):
-        axes.scatter(*points.T, s=size, c=colours, alpha=0.35, lw=0)
+        axes.scatter(points[:, 0], points[:, 1], s=size, c=colours, alpha=0.35, lw=0)
         ringed = points[chosen]
-        axes.scatter(*ringed.T, s=30, c=colours[chosen], edgecolors="black", lw=0.9)
+        axes.scatter(
+            ringed[:, 0], ringed[:, 1], s=30, c=colours[chosen], edgecolors="black", lw=0.9
+        )
         axes.set_title(f"{one_line(method, 40)}: {len(chosen)} candidates", fontsize=11)
         axes.set_xticks([])
         axes.set_yticks([])

@@ -249,7 +249,7 @@ def costs(outputs: pd.DataFrame) -> dict[str, float | None]:
     }
 
 
-def _finite(value: float) -> float | None:
+def _finite(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 

@@ -140,7 +140,7 @@ def spread_table(rows: Sequence[Row]) -> Table:
     ]
     cells = [
         [
-            *(Cell(plain(row["arm"])), Cell(METRIC_NAMES.get(row["metric"], row["metric"]))),
+            *(Cell(plain(row["arm"])), Cell(_metric(row))),
             *(_number(plain(row[name])) for name in ("k", "n_orders")),
             _number(f"{row['n_possible']:,.0f}"),
             *(_number(plain(row[name])) for name in ("n", "min", "median", "max", "sd", "own")),
@@ -175,7 +175,7 @@ def violins_of(rows: Sequence[Row], spread: Sequence[Row]) -> dict[str, dict[str
         column = one["metric"] if one["metric"] in METRICS else SCORE
         values = [row[column] for row in rows if row["arm"] == one["arm"] and not row["own"]]
         drawn = {"values": values, "own": one.get("own"), "floor": one.get("floor")}
-        panel = METRIC_NAMES.get(one["metric"], one["metric"])
+        panel = _metric(one)
         panels.setdefault(panel, {})[one["arm"]] = drawn
     return panels
 
@@ -183,8 +183,7 @@ def violins_of(rows: Sequence[Row], spread: Sequence[Row]) -> dict[str, dict[str
 def alt_text(spread: Sequence[Row]) -> str:
     """What the picture shows: lowest, median and highest score of each arm."""
     told = [
-        f"{row['arm']} {METRIC_NAMES.get(row['metric'], row['metric'])} {row['min']:.3f}, "
-        f"{row['median']:.3f}, {row['max']:.3f}"
+        f"{row['arm']} {_metric(row)} {row['min']:.3f}, {row['median']:.3f}, {row['max']:.3f}"
         for row in spread
     ]
     return (
@@ -217,3 +216,7 @@ def _number(text: str) -> Cell:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f}%"
+
+
+def _metric(row: Row) -> str:
+    return METRIC_NAMES.get(row["metric"]) or str(row["metric"])

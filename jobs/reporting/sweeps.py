@@ -36,8 +36,8 @@ def panels_of(sweep: Sweep) -> dict[str, dict[str, Line]]:
             for metric, found in figures_of(dict(row)).items():
                 if found["value"] is None:
                     continue
-                line = panels.setdefault(NAMES[metric], {}).setdefault(name, [])
-                line += [(x, found["value"], found["low"], found["high"])]
+                line = panels.setdefault(NAMES[metric], {})
+                line[name] = [*line.get(name, []), (x, found["value"], found["low"], found["high"])]
     return panels
 
 

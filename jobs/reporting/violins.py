@@ -47,9 +47,10 @@ def _violin(axes: Axes, row: int, values: NDArray[np.float64], one: Mapping[str,
         band = [middle - one["floor"] / 2, middle + one["floor"] / 2]
         axes.fill_betweenx([row - 0.42, row + 0.42], *band, color=OTHER, alpha=0.28, lw=0)
     if np.ptp(values) > 0:
-        body = axes.violinplot(
+        drawn: Any = axes.violinplot(
             values, [row], orientation="horizontal", widths=0.72, showextrema=False
-        )["bodies"][0]
+        )
+        body = drawn["bodies"][0]
         body.set(facecolor=BLUE, edgecolor=BLUE, alpha=0.45)
     axes.scatter(values, row + _aside(values), s=9, color=DARK, alpha=0.45, lw=0, zorder=3)
     axes.vlines(middle, row - 0.36, row + 0.36, color=DARK, lw=2.2, zorder=4)

@@ -15,7 +15,7 @@ LEVEL = 0.05
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as plain mappings, every kind of missing value as None."""
     return [
-        {key: None if _missing(value) else value for key, value in row.items()}
+        {str(key): None if _missing(value) else value for key, value in row.items()}
         for row in table.to_dict("records")
     ]
 

@@ -140,7 +140,8 @@ class SelectWorker:
 
     def find(self, ids: Sequence[str]) -> dict[int, tuple[Ints, Stored]]:
         """Places in `ids` of those that live in each partition, with their vectors as stored."""
-        wanted, found = pa.array(ids, pa.string()), {}
+        wanted = pa.array(ids, pa.string())
+        found: dict[int, tuple[Ints, Stored]] = {}
         for p in self._markers:
             rows = self._partition(p)
             at = rows.find(wanted)

@@ -37,7 +37,7 @@ class Given:
     @property
     def digest(self) -> str:
         """Fingerprint of ids and vectors, whatever files they came from."""
-        vectors = b"" if self.vectors is None else np.ascontiguousarray(self.vectors)
+        vectors = b"" if self.vectors is None else np.ascontiguousarray(self.vectors).data
         content = hashlib.blake2b(vectors, digest_size=8).hexdigest()
         return digest_of([*self.ids, "\n", *self.of_corpus, "\n", content])
 

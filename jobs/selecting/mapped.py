@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,8 @@ from selection.arrays import MAX_SQUARED_NORM, rows_of
 
 # Rows decoded at a time: 12 MiB of float32 at 384 dimensions.
 BATCH_ROWS = 8192
-Stored = npt.NDArray[np.float32] | npt.NDArray[np.float16]
+# float32 or float16.
+Stored = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.cluster import with_gpus
-from jobs.config.schema import Stage1Config
+from jobs.config.stage1 import Stage1Config
 from jobs.embed import encoder_spec
 from jobs.errors import DataError, NothingToChoose
 from jobs.ledger import Ledger, Marker, Unit, sum_counts

@@ -225,7 +225,7 @@ def _free() -> str:
 
     try:
         have, free = ray.cluster_resources(), ray.available_resources()
-        nodes = sum(1 for node in ray.nodes() if node["Alive"])
+        nodes = sum(bool(node["Alive"]) for node in ray.nodes())
     except Exception as error:  # Ray itself may be what is gone.
         return f"what the cluster has is not known ({type(error).__name__})"
     parts = [f"{free.get(k, 0.0):g} of {have.get(k, 0.0):g} {k}s" for k in ("CPU", "GPU")]

@@ -12,16 +12,10 @@ from hypothesis import strategies as st
 from jobs.comparing.candidates import mean_of
 from jobs.config.load import load
 from jobs.errors import ConfigError, DataError
+from jobs.folds import LeftOut, corpus_folds, fold_seed
 from jobs.ledger import Ledger, Unit
 from jobs.selecting.mapped import map_vectors
-from jobs.selection_folds import (
-    LeftOut,
-    check_folds,
-    corpus_folds,
-    fold_seed,
-    join_rankings,
-    plan_folds,
-)
+from jobs.selection_folds import check_folds, join_rankings, plan_folds
 
 NAMES = st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=40)
 

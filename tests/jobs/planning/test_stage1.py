@@ -199,7 +199,7 @@ def config(tmp_path):
 
 def planned(config, rows, partitions=8):
     tables = {"corpus": {"rows": rows, "partitions": partitions, "characters_mean": 100.0}}
-    return plan_settings(config, tables, {"mini": {"dimension": 384}}, none="none")
+    return plan_settings(config, tables, {"mini": {"dimension": 384}})
 
 
 def test_arms_share_a_setting_and_those_without_stage_1_have_none(config):
