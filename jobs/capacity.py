@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.config.cluster import ClusterConfig, NodesConfig, WorkersConfig
 from jobs.config.load import Config
-from jobs.config.schema import ClusterConfig, NodesConfig, WorkersConfig
 from jobs.config.section import parse_bytes
 from jobs.errors import ClusterError
 

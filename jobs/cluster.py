@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from jobs import capacity, interrupts
-from jobs.config.schema import ClusterConfig, WorkersConfig
+from jobs.config.cluster import ClusterConfig, WorkersConfig
 from jobs.config.storage import worker_variables
 from jobs.errors import ERRORS, ClusterError, DualdivError
 from jobs.ledger import Marker, Unit

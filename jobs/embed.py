@@ -12,7 +12,7 @@ from inference.models import OutOfReach
 from inference.presets import PRESETS
 from inference.status import Status
 from jobs.cluster import finish, threads, with_gpus
-from jobs.config.schema import EncoderConfig, rules_of
+from jobs.config.models import EncoderConfig, rules_of
 from jobs.errors import ConfigError, ModelOutOfReach
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.run import Part, Run

@@ -17,7 +17,8 @@ from inference.prompts import PromptSpec, stop_strings
 from inference.status import Status
 from inference.tasks import Task
 from jobs.cluster import finish, threads, with_gpus
-from jobs.config.schema import Arm, GenerateConfig
+from jobs.config.schema import Arm
+from jobs.config.stage2 import GenerateConfig
 from jobs.errors import ClusterError
 from jobs.generating.attempts import Attempts
 from jobs.generating.content_free import NEUTRAL, distinct_sets, warn_of_many, with_content_free

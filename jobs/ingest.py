@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from jobs.cluster import finish
-from jobs.config.schema import TableConfig, WorkersConfig
+from jobs.config.cluster import WorkersConfig
+from jobs.config.tables import TableConfig
 from jobs.findings import check_tables, tell, warn_of_overlap
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.partition import PartitionWork

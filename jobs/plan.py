@@ -15,8 +15,9 @@ from inference.tasks import Task
 from jobs import capacity
 from jobs.checks import check_config, remote_code
 from jobs.config.load import Config
-from jobs.config.schema import Arm, TableConfig
+from jobs.config.schema import Arm
 from jobs.config.storage import use
+from jobs.config.tables import TableConfig
 from jobs.embed import encoder_spec, identify
 from jobs.files.inputs import open_input
 from jobs.generating.content_free import prompts_planned

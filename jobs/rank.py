@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from jobs.annotate import usable_labels
 from jobs.cluster import finish, threads
-from jobs.config.schema import ZERO_SHOT, Arm, Stage2Config
+from jobs.config.schema import Arm
 from jobs.config.stage1 import NO_STAGE1
+from jobs.config.stage2 import ZERO_SHOT, Stage2Config
 from jobs.epr.learn import finish_maps
 from jobs.errors import ConfigError
 from jobs.ledger import Marker, Unit, fingerprint, sum_counts

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.config.schema import TableConfig
+from jobs.config.tables import TableConfig
 from jobs.files.inputs import open_input
 from jobs.ledger import Ledger, Marker, PartWriter, Unit
 from jobs.readers.batches import ReadOptions

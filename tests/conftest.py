@@ -23,7 +23,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 def embedded_ray():
     """One Ray inside this process, shared by all tests that need one."""
     from jobs.cluster import connected
-    from jobs.config.schema import ClusterConfig
+    from jobs.config.cluster import ClusterConfig
 
     with connected(ClusterConfig(cpus=2, object_store_mib=128)):
         yield

@@ -11,7 +11,8 @@ from typing import Any
 from inference.encoder import pinned
 from inference.engine import EngineSpec
 from jobs.cluster import Work, finish, threads, with_gpus
-from jobs.config.schema import Arm, WorkersConfig
+from jobs.config.cluster import WorkersConfig
+from jobs.config.schema import Arm
 from jobs.embed import EmbedWork, encoder_spec
 from jobs.epr.rows import COLUMNS, candidates_of, pool_table, read_pool, read_rows, training_rows
 from jobs.epr.work import EprScoreWork, EprTrainWork

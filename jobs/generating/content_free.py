@@ -5,7 +5,8 @@ from typing import Any
 
 from inference.calibration import content_free_prompts
 from inference.engine import EngineSpec
-from jobs.config.schema import Arm, GenerateConfig
+from jobs.config.schema import Arm
+from jobs.config.stage2 import GenerateConfig
 from jobs.ledger import Ledger
 from jobs.prompting.pool_texts import laid_out
 from jobs.run import Run

@@ -9,7 +9,7 @@ from inference.engine import EngineSpec
 from inference.models import OutOfReach, resolve, revision
 from inference.prompt_tokens import Tokenizer
 from inference.prompts import chat_of
-from jobs.config.schema import EngineConfig
+from jobs.config.models import EngineConfig
 from jobs.errors import ConfigError, ModelOutOfReach
 from jobs.storage import absolute_folder
 

@@ -9,7 +9,7 @@ from typing import Any
 from jobs.capacity import request, room
 from jobs.cluster import connected
 from jobs.cluster import nodes as cluster_nodes
-from jobs.config.schema import ClusterConfig, NodesConfig, WorkersConfig
+from jobs.config.cluster import ClusterConfig, NodesConfig, WorkersConfig
 from jobs.config.section import parse_bytes
 from jobs.errors import ConfigError
 

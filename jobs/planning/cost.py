@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.config.cluster import WorkersConfig
 from jobs.config.load import Config
-from jobs.config.schema import WorkersConfig
 from jobs.embed import CHUNK_ROWS
 from jobs.generating.content_free import CONTENT_FREE_TOKENS
 from jobs.planning.cluster import Machines

@@ -14,7 +14,7 @@ from inference.ordering import Demonstration
 from inference.prompt_tokens import control_strings
 from inference.prompts import PromptSpec, chat_of, render_demonstration, safe
 from inference.tasks import Task, canonical
-from jobs.config.schema import PromptConfig
+from jobs.config.stage2 import PromptConfig
 from jobs.errors import DataError
 from jobs.generating.engines import tokenizer_of
 from jobs.ledger import Ledger, Marker

@@ -15,7 +15,7 @@ from inference.engine import EngineSpec
 from inference.ordering import ORDERS, Demonstration, order_of
 from inference.status import Status
 from inference.tasks import Task
-from jobs.config.schema import GenerateConfig, PromptConfig
+from jobs.config.stage2 import GenerateConfig, PromptConfig
 from jobs.errors import ConfigError
 from jobs.generating.engines import tokenizer_of
 from jobs.ledger import Ledger, Marker, Unit, fingerprint

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from inference.duplicates import near_keys, text_keys
 from inference.identifiers import TagMatcher, tags_of
 from inference.lexical import Bm25
-from jobs.config.schema import Stage2Config
+from jobs.config.stage2 import Stage2Config
 from jobs.errors import ConfigError
 from jobs.vectors import Matrix
 from selection.approximate import GraphOptions, MeasuredRecall, NearestIndex

@@ -21,7 +21,7 @@ from inference.sparse_encoder import (
 )
 from inference.status import Status
 from jobs.cluster import finish, threads, with_gpus
-from jobs.config.schema import SparseEncoderConfig, rules_of
+from jobs.config.models import SparseEncoderConfig, rules_of
 from jobs.embed import CHUNK_ROWS, count_status, reason, status_after, usable_texts
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts

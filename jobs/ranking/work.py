@@ -10,7 +10,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from inference.status import Status
-from jobs.config.schema import Stage2Config
+from jobs.config.stage2 import Stage2Config
 from jobs.epr.map import load_weights
 from jobs.ledger import Ledger, Marker, Unit
 from jobs.ranking.context import (

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from jobs import interrupts
 from jobs.capacity import ray_options
 from jobs.cluster import n_workers, threads
-from jobs.config.schema import WorkersConfig
+from jobs.config.cluster import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
 from jobs.selecting.actor import Barred, Failure, Floats, Ground, Ints, Plain, SelectWorker

@@ -5,7 +5,7 @@ import dataclasses
 import pyarrow as pa
 
 from inference.tasks import Task
-from jobs.config.schema import GenerateConfig, PromptConfig
+from jobs.config.stage2 import GenerateConfig, PromptConfig
 from jobs.ledger import Unit
 from jobs.prompting.work import AssembleWork
 from jobs.tasks import plain_task

@@ -8,7 +8,8 @@ import pytest
 from inference.engine import EngineSpec
 from inference.tasks import Task
 from jobs.annotate import POOL_SCHEMA, pool_records, with_texts
-from jobs.config.schema import Columns, PromptConfig, TableConfig
+from jobs.config.stage2 import PromptConfig
+from jobs.config.tables import Columns, TableConfig
 from jobs.prompting.pool_texts import Renderer, demonstration_of, same_answer
 from jobs.spill import column_map
 from tests.inference.llm_fakes import byte_tokenizer

@@ -10,7 +10,7 @@ from inference.prompts import PromptSpec, stop_strings
 from inference.tasks import Task
 from jobs.assemble import check
 from jobs.config.load import load
-from jobs.config.schema import GenerateConfig
+from jobs.config.stage2 import GenerateConfig
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Unit
 from jobs.prompting.calibrate import ORDER_SCHEMA, CalibrateWork

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs import capacity
+from jobs.config.cluster import WorkersConfig
 from jobs.config.load import load
-from jobs.config.schema import WorkersConfig
 from jobs.errors import ClusterError, ConfigError
 from jobs.planning.cluster import machines_of
 from tests.jobs.config.test_load import MINIMAL

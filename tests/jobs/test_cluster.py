@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.cluster import connected, n_workers, run_units
-from jobs.config.schema import ClusterConfig, WorkersConfig
+from jobs.config.cluster import ClusterConfig, WorkersConfig
 from jobs.errors import ClusterError, DataError
 from jobs.ledger import Ledger, Unit
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from jobs import plan
-from jobs.config.schema import TableConfig
+from jobs.config.tables import TableConfig
 from jobs.readers.sources import find
 
 N_ROWS = 12_000

@@ -15,7 +15,9 @@ from inference.tasks import Task
 from jobs import generate
 from jobs.annotate import pool_records
 from jobs.config.load import load
-from jobs.config.schema import GenerateConfig, TableConfig, TaskConfig
+from jobs.config.schema import TaskConfig
+from jobs.config.stage2 import GenerateConfig
+from jobs.config.tables import TableConfig
 from jobs.errors import ConfigError
 from jobs.generate import GenerateWork
 from jobs.kind_rules import check_kind

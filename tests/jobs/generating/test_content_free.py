@@ -11,7 +11,7 @@ from inference.engine import Completion, EngineSpec, VllmEngine
 from inference.prompts import build
 from jobs.assemble import check
 from jobs.config.load import load
-from jobs.config.schema import GenerateConfig
+from jobs.config.stage2 import GenerateConfig
 from jobs.errors import ConfigError
 from jobs.generate import GenerateWork
 from jobs.generating.content_free import prompts_planned, with_content_free

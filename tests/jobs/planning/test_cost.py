@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from jobs.config.cluster import ClusterConfig, WorkersConfig
 from jobs.config.load import load
-from jobs.config.schema import ClusterConfig, WorkersConfig
 from jobs.errors import ConfigError
 from jobs.planning.cluster import Machines, Node, machines_of
 from jobs.planning.cost import Planned, cost, disk, memory, on_nodes, resident

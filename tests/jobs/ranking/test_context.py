@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jobs.config.schema import Stage2Config
+from jobs.config.stage2 import Stage2Config
 from jobs.ranking.context import Guards, QueryTexts
 from selection.stage2 import (
     FOR_ALL,

@@ -9,7 +9,7 @@ from inference.sparse_encoder import SparseEncoded, SparseSpec
 from inference.status import Status
 from jobs.checks import check_config
 from jobs.config.load import load
-from jobs.config.schema import SparseEncoderConfig
+from jobs.config.models import SparseEncoderConfig
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Unit
 from jobs.ranking.sparse import SparseWork, encode_rows, identify_sparse, sparse_spec

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jobs.config.schema import WorkersConfig
+from jobs.config.cluster import WorkersConfig
 from jobs.config.stage1 import Stage1Config
 from jobs.ledger import Ledger
 from jobs.selecting.bounds import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jobs.config.schema import WorkersConfig
+from jobs.config.cluster import WorkersConfig
 from jobs.errors import ClusterError, DataError, InvariantError
 from jobs.ledger import Ledger
 from jobs.selecting import workers as crew_module

@@ -12,7 +12,7 @@ import pytest
 import ray
 
 from jobs.cluster import run_units
-from jobs.config.schema import WorkersConfig
+from jobs.config.cluster import WorkersConfig
 from jobs.errors import ClusterError
 from jobs.ledger import Ledger, Unit
 from jobs.progress import Progress
