@@ -16,7 +16,13 @@ def check_kind(arm: Arm, file: ConfigFile) -> None:
     Raises:
         ConfigError: Names the keys that contradict each other.
     """
-    kind = file.tasks[arm.task].kind
+    task = file.tasks[arm.task]
+    kind = task.kind
+    if learns(arm) and task.context:
+        raise ConfigError(
+            f"arm {arm.name}: stage2.recall_by = epr learns from texts alone, and tasks.{arm.task}."
+            "context shows more than these. Choose another recall."
+        )
     if kind == "classification":
         return
     where = f"arm {arm.name}: task {arm.task} is of kind {kind}"

@@ -421,6 +421,14 @@ def test_what_cannot_be_is_a_config_error(taught, stage2, words):
         taught.execute("rank")
 
 
+def test_a_task_that_shows_context_is_refused(taught):
+    (task,) = taught.config["tasks"].values()
+    task["context"] = {"title": "Title: "}
+    taught.config["queries"].setdefault("columns", {})["keep"] = ["title"]
+    with pytest.raises(ConfigError, match=r"recall_by = epr learns from texts alone, .*context"):
+        taught.execute("rank")
+
+
 def test_an_arm_or_a_grid_changes_one_key_of_the_section_and_keeps_the_others(taught):
     taught.config["arms"] = [{"name": "main", "stage2": {"epr": {"steps": 3}}}]
     taught.config["grid"] = {"stage2.epr.pull": [0.5, 2.0]}
