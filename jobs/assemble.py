@@ -9,7 +9,6 @@ from inference.engine import EngineSpec
 from inference.ordering import ORDERS
 from inference.status import Status
 from jobs.annotate import shown_records
-from jobs.cluster import finish
 from jobs.config.schema import Arm
 from jobs.errors import ConfigError
 from jobs.generating.engines import engine_spec, plain_engine
@@ -27,6 +26,7 @@ from jobs.prompting.work import (
 from jobs.rank import shows_nothing
 from jobs.run import Run
 from jobs.tasks import plain_task, task_of
+from jobs.units import finish
 
 __all__ = ["PROMPT_SCHEMA", "AssembleWork", "check", "max_prompt_tokens", "run_stage"]
 

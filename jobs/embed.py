@@ -11,13 +11,13 @@ from inference.encoder import Encoder, EncoderSpec, encoder_id, pinned
 from inference.models import OutOfReach
 from inference.presets import PRESETS
 from inference.status import Status
-from jobs.cluster import finish, threads, with_gpus
 from jobs.config.models import EncoderConfig, rules_of
 from jobs.errors import ConfigError, ModelOutOfReach
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.run import Part, Run
 from jobs.spill import value_counts
 from jobs.storage import absolute_folder
+from jobs.units import finish, threads, with_gpus
 from jobs.vectors import to_lists, vector_schema
 from jobs.watching import pulse
 

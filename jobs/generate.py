@@ -16,7 +16,6 @@ from inference.kinds import gold_answer
 from inference.prompts import PromptSpec, stop_strings
 from inference.status import Status
 from inference.tasks import Task
-from jobs.cluster import finish, threads, with_gpus
 from jobs.config.schema import Arm
 from jobs.config.stage2 import GenerateConfig
 from jobs.errors import ClusterError
@@ -28,6 +27,7 @@ from jobs.redaction import without_secrets
 from jobs.run import Run
 from jobs.spill import value_counts
 from jobs.tasks import plain_task, task_from, task_of
+from jobs.units import finish, threads, with_gpus
 from jobs.watching import pulse
 
 VERSION = 3

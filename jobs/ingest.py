@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from jobs.cluster import finish
 from jobs.config.cluster import WorkersConfig
 from jobs.config.tables import TableConfig
 from jobs.findings import check_tables, tell, warn_of_overlap
@@ -15,6 +14,7 @@ from jobs.partition import PartitionWork
 from jobs.readers.sources import SourceFile, find, grouped
 from jobs.run import Part, Run, Table
 from jobs.spill import SpillWork
+from jobs.units import finish
 
 VERSION = 2
 SPILLS = "tmp/spills"

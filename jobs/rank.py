@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.annotate import usable_labels
-from jobs.cluster import finish, threads
 from jobs.config.schema import Arm
 from jobs.config.stage1 import NO_STAGE1
 from jobs.config.stage2 import ZERO_SHOT, Stage2Config
@@ -28,6 +27,7 @@ from jobs.run import Run
 from jobs.selecting.id_files import existing
 from jobs.selection_folds import fold_arms, join_rankings
 from jobs.tasks import task_of
+from jobs.units import finish, threads
 from selection.mutual_information import KEPT_MOST
 
 VERSION = 4

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from jobs import interrupts
-from jobs.cluster import asked, n_workers, with_gpus
 from jobs.config.schema import Arm
 from jobs.config.stage1 import NO_STAGE1, Stage1Config
 from jobs.errors import ConfigError, InvariantError, NothingToChoose
@@ -32,6 +31,7 @@ from jobs.selecting.side_columns import Bools
 from jobs.selecting.union import union_of
 from jobs.selecting.workers import Workers
 from jobs.selection_folds import folds_of, join_candidates, plan_folds
+from jobs.units import asked, n_workers, with_gpus
 from jobs.vectors import with_encoder
 from selection.stage1 import DRAWN, MAXIMISE_F, STAGE1
 

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from inference.scoring import score
 from inference.tasks import canonical
 from jobs.annotate import usable_labels
-from jobs.cluster import threads
 from jobs.config.schema import Arm
 from jobs.folds import fold_name
 from jobs.ledger import Marker
@@ -23,6 +22,7 @@ from jobs.reporting.metrics import Yardstick
 from jobs.run import Run
 from jobs.selection_folds import folds_of
 from jobs.tasks import task_of
+from jobs.units import threads
 from jobs.vectors import Matrix, drawn, random_keys, sample, to_matrix
 from selection.measures import (
     coverage,

@@ -10,7 +10,6 @@ from typing import Any
 
 from inference.encoder import pinned
 from inference.engine import EngineSpec
-from jobs.cluster import Work, finish, threads, with_gpus
 from jobs.config.cluster import WorkersConfig
 from jobs.config.schema import Arm
 from jobs.embed import EmbedWork, encoder_spec
@@ -21,6 +20,7 @@ from jobs.ledger import Marker, Unit, fingerprint
 from jobs.prompting.pool_texts import SHOWN_COLUMNS
 from jobs.run import Run
 from jobs.tasks import plain_task, task_of
+from jobs.units import Work, finish, threads, with_gpus
 
 VERSION = 1
 # Texts share units of scores by the begin of a hash: a new one makes one unit in 16 anew.

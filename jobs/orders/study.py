@@ -12,7 +12,6 @@ from typing import Any
 
 from inference.ordering import permutations_of
 from inference.status import Status
-from jobs.cluster import finish
 from jobs.config.load import Config
 from jobs.config.schema import Arm
 from jobs.errors import ConfigError
@@ -22,6 +21,7 @@ from jobs.orders.work import OrderWork
 from jobs.rank import shows_nothing
 from jobs.run import Run
 from jobs.tasks import plain_task, task_of
+from jobs.units import finish
 from jobs.vectors import drawn, random_keys
 
 VERSION = 1

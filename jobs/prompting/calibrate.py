@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from inference.calibration import CONTENT_FREE, calibrate, permutations_of
 from inference.engine import EngineError, EngineSpec, VllmEngine
-from jobs.cluster import finish, threads, with_gpus
 from jobs.config.schema import Arm
 from jobs.errors import ClusterError, ConfigError
 from jobs.generating.engines import plain_engine
@@ -17,6 +16,7 @@ from jobs.prompting.pool_texts import SHOWN_COLUMNS, laid_out
 from jobs.prompting.work import CALIBRATED, set_key
 from jobs.run import Run
 from jobs.tasks import plain_task, task_of
+from jobs.units import finish, threads, with_gpus
 
 VERSION = 1
 # Sets share units by the begin of their keys: a new set makes one unit in 256 anew.

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from inference.blocks import find_blocks
 from jobs.annotate import usable_candidates
-from jobs.cluster import finish
 from jobs.config.schema import Arm
 from jobs.ledger import Ledger, Marker, Unit, fingerprint
 from jobs.rank import shows_nothing
 from jobs.run import Run
 from jobs.tasks import task_of
+from jobs.units import finish
 
 VERSION = 1
 BLOCK_SCHEMA = pa.schema(

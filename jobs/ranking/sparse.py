@@ -20,13 +20,13 @@ from inference.sparse_encoder import (
     sparse_pinned,
 )
 from inference.status import Status
-from jobs.cluster import finish, threads, with_gpus
 from jobs.config.models import SparseEncoderConfig, rules_of
 from jobs.embed import CHUNK_ROWS, count_status, reason, status_after, usable_texts
 from jobs.errors import ConfigError
 from jobs.ledger import Ledger, Marker, Unit, fingerprint, sum_counts
 from jobs.run import Run
 from jobs.storage import absolute_folder
+from jobs.units import finish, threads, with_gpus
 from jobs.vectors import SPARSE_SCHEMA, to_sparse_lists
 
 VERSION = 1

@@ -25,27 +25,24 @@ from jobs.ranking.context import (
     tag_rows,
     with_spares,
 )
-from jobs.vectors import Matrix, random_keys, sample, to_csr, to_lists, to_matrix, usable
+from jobs.ranking.inputs import load_pool, load_sparse, needs_ground, ranked_pool
+from jobs.vectors import random_keys, sample, to_lists, to_matrix, usable
 from selection.stage2 import (
     FOR_ALL,
     PER_QUERY,
-    Pool,
     Queries,
     QuerySummary,
     Ranking,
     RankOptions,
-    cluster_codes,
     top_k_for_all,
 )
 
 Mask = npt.NDArray[np.bool_] | None
-
 # Method -> what it can be conditioned on.
 METHODS: dict[str, list[str]] = {
     name: [kind for kind, table in (("query", PER_QUERY), ("all", FOR_ALL)) if name in table]
     for name in sorted({*PER_QUERY, *FOR_ALL})
 }
-GROUNDED = ("dual-div", "s3", "s3-lowest", "mutual-information")
 LABELLED = ("stratified", "probe")
 SEEDED = ("random", "kmeans")
 GROUND_SEED = 0
@@ -65,11 +62,6 @@ DEMONSTRATION_SCHEMA = pa.schema(
         ("status", pa.string()),
     ]
 )
-
-
-def needs_ground(config: Stage2Config) -> bool:
-    """Whether a method sums over corpus points."""
-    return config.method in GROUNDED
 
 
 def draws_ground(config: Stage2Config) -> bool:
@@ -310,82 +302,6 @@ class ScoreWork:
         table = pa.table({"id": pa.array(records.ids, pa.string()), "score": scores})
         tied = len(scores) > 1 and bool(summary.count) and float(np.ptp(scores)) == 0.0
         return ledger.commit(unit, table, stats={"tied": tied})
-
-
-@dataclass(frozen=True)
-class Records:
-    """The records that may be shown, in the order they were picked.
-
-    Attributes:
-        ids: n ids.
-        vectors: (n, d) float32.
-        inputs: n texts.
-        labels: n labels of the task.
-        tags: n lists of tags, None for none.
-        groups: n groups, None for none.
-    """
-
-    ids: list[str]
-    vectors: Matrix
-    inputs: list[str]
-    labels: list[str]
-    tags: list[list[str] | None]
-    groups: list[str | None]
-
-
-def load_pool(ledger: Ledger, pool: dict[str, Any]) -> Records:
-    """Read the records that may be shown, with their vectors."""
-    table = ledger.read(Marker(**pool), ["id", "input", "vector", "label", "tags", "group"])
-    return Records(
-        ids=table.column("id").to_pylist(),
-        vectors=to_matrix(table.column("vector")),
-        inputs=table.column("input").to_pylist(),
-        labels=table.column("label").to_pylist(),
-        tags=table.column("tags").to_pylist(),
-        groups=table.column("group").to_pylist(),
-    )
-
-
-def ranked_pool(ledger: Ledger, payload: dict[str, Any], records: Records) -> Pool:
-    """The same as `selection` takes it: ranks of ids, codes of labels, clusters, ground points.
-
-    With `ground: pool` the ground points are the pool and the query itself, and stand for no more.
-    """
-    config = Stage2Config.model_validate(payload["stage2"])
-    tie_rank = np.empty(len(records.ids), np.int64)
-    tie_rank[np.argsort(np.array(records.ids, object), kind="stable")] = np.arange(len(tie_rank))
-    codes = {label: code for code, label in enumerate(sorted(set(records.labels)))}
-    clusters = None
-    if config.method == "kmeans":
-        n_clusters = config.clusters or config.k
-        clusters = cluster_codes(
-            records.vectors, tie_rank, n_clusters=n_clusters, seed=payload["seed"]
-        )
-    own = config.ground == "pool" and needs_ground(config)
-    return Pool(
-        vectors=records.vectors,
-        tie_rank=tie_rank,
-        labels=np.array([codes[label] for label in records.labels], np.int64),
-        ground=records.vectors if own else load_ground(ledger, payload["ground"]),
-        n_total=None if own else payload["n_total"],
-        query_in_ground=own,
-        clusters=clusters,
-    )
-
-
-def load_ground(ledger: Ledger, ground: dict[str, Any] | None) -> Matrix | None:
-    """Read the ground sample, where there is one."""
-    if ground is None:
-        return None
-    return to_matrix(ledger.read(Marker(**ground), ["vector"]).column("vector"))
-
-
-def load_sparse(ledger: Ledger, sparse: dict[str, Any] | None, which: str) -> sp.csr_array | None:
-    """Read sparse vectors of queries or pool, where a sparse encoder takes part."""
-    if sparse is None:
-        return None
-    marker = Marker(**sparse[which])
-    return to_csr(ledger.read(marker, ["terms", "weights"]), marker.stats["dimension"])
 
 
 def demonstration_table(

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from jobs.cluster import with_gpus
 from jobs.config.stage1 import Stage1Config
 from jobs.embed import encoder_spec
 from jobs.errors import DataError, NothingToChoose
@@ -19,6 +18,7 @@ from jobs.selecting.room import require_room
 from jobs.selecting.side_columns import Sides, group_codes, read_sides
 from jobs.selecting.sizes import Sizes
 from jobs.selecting.workers import Workers
+from jobs.units import with_gpus
 from jobs.vectors import Matrix
 from selection.tree import MergePlan
 

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from jobs import interrupts
 from jobs.capacity import ray_options
-from jobs.cluster import n_workers, threads
 from jobs.config.cluster import WorkersConfig
 from jobs.errors import ERRORS, ClusterError
 from jobs.ledger import Marker
 from jobs.selecting.actor import Barred, Failure, Floats, Ground, Ints, Plain, SelectWorker
 from jobs.selecting.mapped import Stored
+from jobs.units import n_workers, threads
 from jobs.vectors import Matrix
 from jobs.watching import watch
 from jobs.watching.stretch import Stretch

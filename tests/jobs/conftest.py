@@ -7,7 +7,7 @@ import cloudpickle
 import pytest
 import yaml
 
-from jobs import cluster
+from jobs import units
 
 WORDS = {
     "water": "river lake rain ocean wave stream tide harbor flood well",
@@ -111,5 +111,5 @@ def ray_project(tmp_path, embedded_ray):
 @pytest.fixture
 def project(ray_project, monkeypatch):
     """A project whose units run in this process, which has the encoder's libraries loaded."""
-    monkeypatch.setattr(cluster, "run_units", inline_units)
+    monkeypatch.setattr(units, "run_units", inline_units)
     return ray_project

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from jobs.cluster import connected, n_workers, run_units
+from jobs.cluster import connected
 from jobs.config.cluster import ClusterConfig, WorkersConfig
 from jobs.errors import ClusterError, DataError
 from jobs.ledger import Ledger, Unit
+from jobs.units import n_workers, run_units
 
 pytestmark = pytest.mark.ray
 

@@ -10,7 +10,7 @@ import pytest
 
 from inference.engine import Completion, VllmEngine
 from inference.scoring import score
-from jobs import cluster, generate, pipeline
+from jobs import generate, pipeline, units
 from jobs.errors import ConfigError
 from jobs.evaluate import TABLES
 from jobs.generate import GenerateWork
@@ -45,7 +45,7 @@ def start(spec):
 def answered(tmp_path, monkeypatch):
     """A project of 40 queries in 10 documents, two of them without a label; all in this process."""
     project = Project(tmp_path)
-    monkeypatch.setattr(cluster, "run_units", inline_units)
+    monkeypatch.setattr(units, "run_units", inline_units)
     monkeypatch.setattr(pipeline, "connected", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(pipeline, "ray_errors", lambda: ())
     queries = sentences(40, seed=1, prefix="q")

@@ -8,13 +8,13 @@ import pytest
 
 from inference.engine import Completion, EngineSpec, VllmEngine
 from inference.tasks import Task
-from jobs.cluster import run_units
 from jobs.config.cluster import WorkersConfig
 from jobs.config.stage2 import GenerateConfig
 from jobs.errors import ClusterError, ConfigError
 from jobs.generate import OUTPUT_SCHEMA, GenerateWork, cached_share
 from jobs.ledger import Ledger, Unit
 from jobs.tasks import plain_task
+from jobs.units import run_units
 from tests.jobs.conftest import Project
 
 TASK = Task("t", ("red", "blue"))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from inference.encoder import Encoded
 from inference.status import Status
-from jobs import cluster, embed, pipeline
+from jobs import embed, pipeline, units
 from jobs.cli import main
 from jobs.ledger import Ledger, Marker
 from jobs.nights.batches import batches_of
@@ -88,7 +88,7 @@ class NightShift(Project):
 
     @staticmethod
     def _patch(monkeypatch):
-        monkeypatch.setattr(cluster, "run_units", inline_units)
+        monkeypatch.setattr(units, "run_units", inline_units)
         monkeypatch.setattr(embed, "Encoder", WordVectors)
         monkeypatch.setattr(pipeline, "connected", lambda _: contextlib.nullcontext())
 

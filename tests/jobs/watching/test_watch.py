@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 import ray
 
-from jobs.cluster import run_units
 from jobs.config.cluster import WorkersConfig
 from jobs.errors import ClusterError
 from jobs.ledger import Ledger, Unit
 from jobs.progress import Progress
 from jobs.selecting.workers import _got
 from jobs.storage import Store
+from jobs.units import run_units
 from jobs.watching import pulse
 from jobs.watching import watch as watching
 from jobs.watching.board import board
