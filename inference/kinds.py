@@ -33,6 +33,16 @@ HEADLINES: dict[Kind, str] = {
     "sql": "execution_accuracy",
 }
 
+# The scores that arms are tested in, the one that decides first.
+TESTED: dict[Kind, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1"),
+    "multi-label": ("micro_f1", "macro_f1", "exact_match"),
+    "ner": ("strict_micro_f1", "strict_macro_f1", "token_accuracy"),
+    "sql": ("execution_accuracy", "execution_accuracy_unordered"),
+}
+# Those that say of one query whether it is answered right.
+RIGHT_OR_WRONG = ("accuracy", "exact_match", "execution_accuracy")
+
 Row = Mapping[str, Any]
 
 

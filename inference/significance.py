@@ -126,11 +126,11 @@ def mcnemar(b: int, c: int) -> McNemar:
     return McNemar(b, c, float(stats.chi2.sf(statistic, 1)), "chi-square")
 
 
-def wilson(n_right: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+def wilson(n_right: float, n: int, *, level: float = 0.95) -> tuple[float, float]:
     """Score interval of a share (Wilson 1927), which holds for few rows and shares near 0 or 1.
 
     Args:
-        n_right: Successes, 0 to n.
+        n_right: Successes, 0 to n; a sum of scores in [0, 1] gives an interval that is too wide.
         n: Trials; 0 gives the interval that says nothing, (0, 1).
         level: Coverage, in (0, 1).
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from inference.kinds import gold_answer
 from inference.tasks import canonical
-from jobs.comparing.arms import compare_task
+from jobs.comparing.arms import compare_measured, compare_task
 from jobs.comparing.candidates import candidate_rows
 from jobs.config.schema import Arm
 from jobs.config.stage1 import NO_STAGE1
@@ -23,7 +23,6 @@ from jobs.orders.scores import answer_scorer, order_tables
 from jobs.rank import shows_nothing
 from jobs.reporting.answer_metrics import (
     AnswerYardstick,
-    compare_answers,
     summarise_answers,
 )
 from jobs.reporting.metric_tables import (
@@ -48,7 +47,7 @@ from jobs.run import Part, Run
 from jobs.storage import reading
 from jobs.tasks import plain_task, task_of
 
-VERSION = 4
+VERSION = 5
 
 Rows = dict[str, list[dict[str, Any]]]
 Outputs = dict[str, pd.DataFrame]
@@ -183,7 +182,9 @@ def _measure_by(yardstick: AnswerYardstick, run: Run, arms: list[Arm], outputs: 
         for arm in arms
     }
     rows = _rows_of([one.metrics for one in measured.values()])
-    rows["scores"] += compare_answers(measured, against=_random(arms), yardstick=yardstick)
+    compared = compare_measured(run, outputs, measured=measured, yardstick=yardstick)
+    for name, found in compared.items():
+        rows[name] = rows.get(name, []) + found
     scorer = answer_scorer(yardstick)
     return rows | order_tables(run, arms, outputs, scorer=scorer, fields=arm_fields)
 
@@ -192,10 +193,6 @@ def _rows_of(metrics: list[ArmMetrics]) -> Rows:
     names = ("slices", "confusion", "scores", "answers")
     rows = {name: [row for one in metrics for row in getattr(one, name)] for name in names}
     return rows | {"summary": [one.summary for one in metrics]}
-
-
-def _random(arms: list[Arm]) -> list[str]:
-    return [arm.name for arm in arms if arm.stage1.method == "random"]
 
 
 def read_outputs(run: Run, arm: str) -> pd.DataFrame:

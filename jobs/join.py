@@ -35,18 +35,19 @@ def join(outs: Sequence[str], *, against: str | None, to: str | None) -> dict[st
             against.
         DataError: A folder without metrics, or with other metrics than its manifest lists.
     """
-    summary, tests = _read(outs)
+    summary, tests, scores = _read(outs)
     if against is not None:
         _check_tested(against, tests)
-    rows = table1_rows(summary, tests, against=against)
+    rows = table1_rows(summary, tests, scores=scores, against=against)
     table = table1(rows)
     files = [] if to is None else _write(to, rows, table)
     return {"rows": rows, "markdown": as_markdown(table), "files": files}
 
 
-def _read(outs: Sequence[str]) -> tuple[Rows, Rows]:
+def _read(outs: Sequence[str]) -> tuple[Rows, Rows, Rows]:
     summary: Rows = []
     tests: Rows = []
+    scores: Rows = []
     seen: dict[tuple[str, ...], str] = {}
     for out in outs:
         found = _metrics(out)
@@ -60,14 +61,15 @@ def _read(outs: Sequence[str]) -> tuple[Rows, Rows]:
             seen[key] = out
         summary += found["summary"]
         tests += found["paired_tests"]
-    return summary, tests
+        scores += found["scores"]
+    return summary, tests, scores
 
 
 def _metrics(out: str) -> dict[str, Rows]:
     ledger = Ledger(out)
     listed = manifest.load(ledger.store).get("metrics", {})
     tables = {}
-    for name in ("summary", "paired_tests"):
+    for name in ("summary", "paired_tests", "scores"):
         if name not in listed:
             raise DataError(
                 f"{ledger.store.place}: its {manifest.NAME} lists no metrics table {name}. Run its "

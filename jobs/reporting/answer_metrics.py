@@ -3,18 +3,21 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from inference.kinds import RIGHT_OR_WRONG, TESTED
 from inference.scorers import Answer, Scored, Verdict, score_answers
 from inference.status import Status
-from inference.tallies import difference, estimate
+from inference.tallies import Counts, difference, estimate
 from inference.tasks import Task
 from jobs.reporting.metric_tables import ARM_KEY, SUMMARY_SCHEMA
 from jobs.reporting.metrics import ArmMetrics, check, costs, count_statuses
+from jobs.reporting.paired import Contest
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,20 @@ class Measured:
     metrics: ArmMetrics
     scored: Scored
     ids: Sequence[str] = field(default_factory=list)
+
+    @cached_property
+    def points(self) -> dict[str, float]:
+        """The score of each query by itself, from 0 to 1."""
+        verdicts = (self.scored.verdicts[at] for at in self.scored.kept)
+        return {i: one.score or 0.0 for i, one in zip(self.ids, verdicts, strict=True)}
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {row_id: at for at, row_id in enumerate(self.ids)}
+
+    def counts_of(self, ids: Sequence[str]) -> Counts:
+        """What scored queries add to the scores, a row each."""
+        return self.scored.counts[[self._place[row_id] for row_id in ids]]
 
 
 def summarise_answers(
@@ -96,32 +113,61 @@ def summarise_answers(
 
 
 def compare_answers(
-    measured: Mapping[str, Measured], *, against: Sequence[str], yardstick: AnswerYardstick
+    measured: Mapping[str, Measured],
+    *,
+    pairs: Sequence[tuple[str, str]],
+    yardstick: AnswerYardstick,
 ) -> list[dict[str, Any]]:
-    """Paired differences of every arm to the arms in `against`, for every score.
+    """Paired differences of arms, for every score.
 
     Args:
         measured: Arms of one task.
-        against: Arms to compare with, for example those of random selection.
+        pairs: (arm, against), each a comparison.
         yardstick: Of the task.
 
     Returns:
         Rows of `SCORES_SCHEMA` with `against`: arm minus against, over the rows scored for both.
     """
     rows = []
-    for name, mine in measured.items():
-        for other in against:
-            theirs = measured[other]
-            places = {row_id: at for at, row_id in enumerate(theirs.ids)}
-            shared = [(at, places[i]) for at, i in enumerate(mine.ids) if i in places]
-            if other == name or not shared:
-                continue
-            first, second = (list(part) for part in zip(*shared, strict=True))
-            counts = np.hstack([mine.scored.counts[first], theirs.scored.counts[second]])
-            statistics = {k: difference(one) for k, one in mine.scored.statistics.items()}
-            key = {field: mine.metrics.summary[field] for field in ARM_KEY}
-            rows += _estimates(key | {"against": other}, counts, statistics, yardstick)
+    for name, other in pairs:
+        mine, theirs = measured[name], measured[other]
+        ids = shared_ids(mine, theirs)
+        if not ids:
+            continue
+        statistics = {k: difference(one) for k, one in mine.scored.statistics.items()}
+        key = {field: mine.metrics.summary[field] for field in ARM_KEY}
+        counts = np.hstack([mine.counts_of(ids), theirs.counts_of(ids)])
+        rows += _estimates(key | {"against": other}, counts, statistics, yardstick)
     return rows
+
+
+def shared_ids(first: Measured, second: Measured) -> list[str]:
+    """The queries that are scored for both arms, in the order of the first."""
+    there = set(second.ids)
+    return [row_id for row_id in first.ids if row_id in there]
+
+
+def contest_of(measured: Mapping[str, Measured], task: Task) -> Contest:
+    """The arms of one task as the paired tests see them."""
+    some = next(iter(measured.values())).scored.statistics
+    statistics = {name: some[name] for name in TESTED[task.kind]}
+
+    def gap(first: str, second: str, ids: Sequence[str]) -> dict[str, float]:
+        sums = [
+            measured[arm].counts_of(ids).sum(axis=0).astype(np.float64) for arm in (first, second)
+        ]
+        return {name: float(one(sums[0]) - one(sums[1])) for name, one in statistics.items()}
+
+    def right(arm: str, ids: Sequence[str]) -> list[bool]:
+        return [measured[arm].points[row_id] == 1 for row_id in ids]
+
+    return Contest(
+        ids={name: one.ids for name, one in measured.items()},
+        strata={row_id: "" for one in measured.values() for row_id in one.ids},
+        gap=gap,
+        right=right,
+        judged_by=next((name for name in statistics if name in RIGHT_OR_WRONG), None),
+    )
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -166,7 +212,9 @@ def _notes(outputs: pd.DataFrame, scored: Scored) -> list[str]:
     n_noted = sum(bool(one.detail) and one.status is Status.OK for one in scored.verdicts)
     n_noted -= sum(reasons.values())
     if n_noted > 0:
-        notes.append(f"{n_noted} answers name entities that their text lacks, or name one again.")
+        notes.append(
+            f"Answers that name entities which their text lacks, or name one again: {n_noted}."
+        )
     return notes
 
 

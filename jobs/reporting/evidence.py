@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobs.reporting.paired import SELECTION_FOLDS
+from jobs.reporting.scores import NAMES
 from jobs.reporting.slices import NEAREST, STEPS
 from jobs.reporting.tables import Cell, Table, plain
 from jobs.reporting.words import best_of, interval_text, p_text
@@ -29,7 +30,7 @@ def paired_table(rows: Rows) -> Table:
     cells = [
         [
             *(Cell(plain(row[name])) for name in ("arm_a", "arm_b")),
-            Cell(METRIC_NAMES[row["metric"]]),
+            Cell(NAMES[row["metric"]]),
             *(_number(plain(row[name])) for name in ("n", "n_folds")),
             _number(f"{row['difference']:+.3f}"),
             _number(_mean(row)),
@@ -64,10 +65,12 @@ def folds_note(rows: Rows) -> str:
 
 def noise_table(rows: Rows) -> Table:
     """How repeats of one setting vary, one row a setting."""
-    names = [f"{metric}_{part}" for metric in METRIC_NAMES for part in ("mean", "sd", "range")]
-    headings = [
-        f"{METRIC_NAMES[m]}, {part}" for m in METRIC_NAMES for part in ("mean", "sd", "range")
-    ]
+    parts = ("mean", "sd", "range")
+    told = {name: text for name, text in METRIC_NAMES.items() if _has(rows, f"{name}_mean")}
+    if not told and rows:
+        told = {"score": NAMES[rows[0]["metric"]]}
+    names = [f"{metric}_{part}" for metric in told for part in parts]
+    headings = [f"{text}, {part}" for text in told.values() for part in parts]
     cells = [
         [
             Cell(", ".join(row["arms"])),
@@ -81,18 +84,22 @@ def noise_table(rows: Rows) -> Table:
 
 
 def slice_table(rows: list[dict[str, Any]], slices: Rows, differences: Rows) -> Table:
-    """Accuracy of each arm in each slice but those by label, and how the best arm differs.
+    """The score of each arm in each slice but those by class, and how the best arm differs.
+
+    The score is accuracy, or the one that decides where answers are more than a label.
 
     Args:
         rows: Summary rows of one task.
         slices: Slice rows of the same task.
         differences: Slice differences of the same task.
     """
-    best = best_of(rows)
-    found = {(r["arm"], r["slice"], r["value"]): r for r in slices if r["slice"] != "label"}
-    if best is None or not found:
+    key = "macro_f1" if _has(rows, "macro_f1") else "score"
+    scored = [row for row in rows if row[key] is not None]
+    found = {(r["arm"], r["slice"], r["value"]): r for r in slices if r["n"] is not None}
+    if not scored or not found:
         return Table([], [])
-    arms = [row["arm"] for row in rows if row["macro_f1"] is not None]
+    best = best_of(rows) or max(scored, key=lambda row: row[key])
+    arms = [row["arm"] for row in scored]
     mine = [row for row in differences if row["arm"] == best["arm"]]
     against = {(row["against"], row["slice"], row["value"]): row for row in mine}
     others = list(dict.fromkeys(row["against"] for row in mine))
@@ -150,11 +157,17 @@ def _mean(row: dict[str, Any]) -> str:
 def _share(row: dict[str, Any] | None) -> Cell:
     if row is None:
         return _number("-")
-    return Cell(f"{row['accuracy']:.3f} of {row['n']:,}", number=True, shade=row["accuracy"])
+    value = row["score"] if row["accuracy"] is None else row["accuracy"]
+    return Cell(f"{value:.3f} of {row['n']:,}", number=True, shade=value)
 
 
 def _gap(row: dict[str, Any] | None) -> Cell:
     if row is None:
         return _number("-")
-    gap = interval_text(row["accuracy_difference"], row["low"], row["high"], sign="+")
-    return _number(gap)
+    gap = row["accuracy_difference"]
+    gap = row["score_difference"] if gap is None else gap
+    return _number(interval_text(gap, row["low"], row["high"], sign="+"))
+
+
+def _has(rows: Rows, name: str) -> bool:
+    return any(row[name] is not None for row in rows)

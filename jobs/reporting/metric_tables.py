@@ -70,6 +70,8 @@ SLICES_SCHEMA = pa.schema(
         ("accuracy_low", pa.float64()),
         ("accuracy_high", pa.float64()),
         ("macro_f1", pa.float64()),
+        ("metric", pa.string()),
+        *((name, pa.float64()) for name in HEADLINE),
     ]
 )
 SLICE_DIFFERENCES_SCHEMA = pa.schema(
@@ -78,6 +80,7 @@ SLICE_DIFFERENCES_SCHEMA = pa.schema(
         *(("against", pa.string()), ("slice", pa.string()), ("value", pa.string())),
         ("n", pa.int64()),
         ("accuracy_difference", pa.float64()),
+        *(("metric", pa.string()), ("score_difference", pa.float64())),
         ("low", pa.float64()),
         ("high", pa.float64()),
     ]
@@ -138,9 +141,10 @@ NOISE_SCHEMA = pa.schema(
         *(("arms", pa.list_(pa.string())), ("varies", pa.string()), ("n", pa.int64())),
         *(
             (f"{metric}_{part}", pa.float64())
-            for metric in ("accuracy", "macro_f1")
+            for metric in ("accuracy", "macro_f1", "score")
             for part in ("mean", "sd", "range")
         ),
+        ("metric", pa.string()),
     ]
 )
 # One row an arm and order; the arm's own prompts are the order that is `own`.

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 METRICS = ("accuracy", "macro_f1")
+# The score that decides, of a task whose answer is more than one label.
+SCORE = "score"
 Row = Mapping[str, Any]
 
 
@@ -20,7 +22,7 @@ def noise_rows(summary: Sequence[Row], groups: Sequence[Sequence[str]]) -> list[
         Rows of `NOISE_SCHEMA`; arms that were not scored are left out, and so are groups of
         which fewer than two were.
     """
-    by_name = {row["arm"]: row for row in summary if row["accuracy"] is not None}
+    by_name = {row["arm"]: row for row in summary if _told(row)}
     rows = []
     for group in groups:
         scored = [by_name[name] for name in group if name in by_name]
@@ -38,13 +40,22 @@ def floor_of(names: Sequence[str], noise: Sequence[Row], metric: str, engine: st
     Args:
         names: The arms that are compared.
         noise: Rows of `noise_rows` of the task.
-        metric: `accuracy` or `macro_f1`.
+        metric: `accuracy`, `macro_f1`, or the score that decides.
         engine: Of the first of the arms.
 
     Returns:
-        The floor; None where nothing was repeated.
+        The floor; None where nothing was repeated, and for any other score.
     """
-    return max((row[f"{metric}_range"] for row in repeats_near(names, noise, engine)), default=None)
+    near = [figures_of(row, metric) for row in repeats_near(names, noise, engine)]
+    return max((figures["range"] for figures in near if figures), default=None)
+
+
+def figures_of(row: Row, metric: str) -> dict[str, float] | None:
+    """Mean, sd and range of one of `noise_rows` in a metric; None where it was not looked at."""
+    name = metric if metric in METRICS else SCORE
+    if row.get(f"{name}_range") is None or (name == SCORE and row["metric"] != metric):
+        return None
+    return {part: row[f"{name}_{part}"] for part in ("mean", "sd", "range")}
 
 
 def repeats_near(names: Sequence[str], noise: Sequence[Row], engine: str) -> list[Row]:
@@ -96,7 +107,8 @@ def _noise(scored: Sequence[Row]) -> dict[str, Any]:
         "varies": " and ".join(changed) or "repeat",
         "n": len(scored),
     }
-    for metric in METRICS:
+    found["metric"] = first.get("metric")
+    for metric in _told(first):
         values = np.array([row[metric] for row in scored], dtype=np.float64)
         found |= {
             f"{metric}_mean": float(values.mean()),
@@ -104,3 +116,10 @@ def _noise(scored: Sequence[Row]) -> dict[str, Any]:
             f"{metric}_range": float(np.ptp(values)),
         }
     return found
+
+
+def _told(row: Row) -> tuple[str, ...]:
+    """What an arm was scored in: accuracy and macro-F1, else the score that decides."""
+    if row["accuracy"] is not None:
+        return METRICS
+    return () if row.get(SCORE) is None else (SCORE,)

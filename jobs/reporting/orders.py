@@ -7,16 +7,15 @@ import numpy as np
 import pandas as pd
 
 from inference.scoring import score
-from jobs.reporting.evidence import METRIC_NAMES
 from jobs.reporting.metric_tables import ARM_KEY
 from jobs.reporting.metrics import answers_by_id
-from jobs.reporting.noise import METRICS, is_below, repeats_near
+from jobs.reporting.noise import METRICS, SCORE, figures_of, is_below, repeats_near
+from jobs.reporting.scores import NAMES
 from jobs.reporting.tables import Cell, Table, plain
 
 Row = Mapping[str, Any]
 Figures = dict[str, Any]
 Scorer = Callable[[pd.DataFrame], Figures]
-SCORE = "score"
 
 
 def label_scorer(labels: Sequence[str]) -> Scorer:
@@ -95,7 +94,7 @@ def spread_rows(rows: Sequence[Row], facts: Row, noise: Sequence[Row]) -> list[d
                     **facts,
                     **shared,
                     **_spread(values, own),
-                    **_floor(key, noise, metric, values),
+                    **_floor(key, noise, name, values),
                 }
             )
     return found
@@ -113,18 +112,17 @@ def _spread(values: np.ndarray[Any, np.dtype[np.float64]], own: Sequence[float])
 def _floor(
     key: Row, noise: Sequence[Row], metric: str, values: np.ndarray[Any, np.dtype[np.float64]]
 ) -> Figures:
-    if metric not in METRICS:
-        return {}
-    repeats = repeats_near([key["arm"]], noise, key["engine"])
+    arm, engine = key["arm"], key["engine"]
+    near = [(figures_of(row, metric), row) for row in repeats_near([arm], noise, engine)]
+    repeats = [(figures, row["n"]) for figures, row in near if figures]
     if not repeats:
         return {}
-    widest = max(repeats, key=lambda row: row[f"{metric}_range"])
-    floor = widest[f"{metric}_range"]
+    widest, n = max(repeats, key=lambda pair: pair[0]["range"])
     return {
-        "floor": floor,
-        "repeats_sd": widest[f"{metric}_sd"],
-        "n_repeats": widest["n"],
-        "below_floor": is_below(float(np.ptp(values)), floor),
+        "floor": widest["range"],
+        "repeats_sd": widest["sd"],
+        "n_repeats": n,
+        "below_floor": is_below(float(np.ptp(values)), widest["range"]),
     }
 
 
@@ -219,4 +217,4 @@ def _percent(value: float | None) -> str:
 
 
 def _metric(row: Row) -> str:
-    return METRIC_NAMES.get(row["metric"]) or str(row["metric"])
+    return NAMES[row["metric"]]

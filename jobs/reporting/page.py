@@ -183,38 +183,40 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
     def of_task(table: pd.DataFrame) -> list[dict[str, Any]]:
         return [row for row in records(table) if row["task"] == task]
 
-    shuffled = {
+    mine, slices, tests = of_task(model.summary), of_task(model.slices), of_task(model.paired_tests)
+    shared = {
+        "tests": paired_table(tests),
+        "noise": noise_table(of_task(model.noise)),
+        "slices": slice_table(mine, slices, of_task(model.slice_differences)),
+        "audit": audit_table(of_task(model.audit)),
         "order_spread": orders.spread_table(of_task(model.order_spread)),
         "orders": orders.order_table(of_task(model.orders)),
     }
-    mine, slices, tests = of_task(model.summary), of_task(model.slices), of_task(model.paired_tests)
     if goes_by_scores(mine):
         scores, counts = of_task(model.scores), _outcomes(model, task)
         return {
             "name": task,
             "best": slices or counts,
-            "headline": score_headline(mine, scores),
+            "headline": score_headline(mine, scores, tests),
             "metrics": score_table(scores),
-            "tests": difference_table(scores),
+            "differences": difference_table(scores),
             "classes": outcome_table(counts) if counts else type_table(slices),
-            **shuffled,
-        } | dict.fromkeys(("noise", "slices", "audit"), Table([], []))
+            **shared,
+        }
     return {
         "name": task,
         "best": best_of(mine),
         "headline": headline(mine, of_task(model.comparisons), tests),
         "metrics": metric_table(mine),
-        "tests": paired_table(tests),
-        "noise": noise_table(of_task(model.noise)),
+        "differences": Table([], []),
         "classes": class_table(mine, slices),
-        "slices": slice_table(mine, slices, of_task(model.slice_differences)),
-        "audit": audit_table(of_task(model.audit)),
-        **shuffled,
+        **shared,
     }
 
 
 def _table1(model: ReportModel) -> Table:
-    rows = table1_rows(records(model.summary), records(model.paired_tests))
+    tests, scores = records(model.paired_tests), records(model.scores)
+    rows = table1_rows(records(model.summary), tests, scores=scores)
     return table1(rows) if is_wanted(rows) else Table([], [])
 
 

@@ -1,6 +1,6 @@
 """Paired tests of arms that answered the same queries: the t-test over folds, and McNemar's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,15 +40,32 @@ class Design:
     dealt: Mapping[str, int] | None = None
 
 
+@dataclass(frozen=True)
+class Contest:
+    """The arms of one task as the tests see them.
+
+    Attributes:
+        ids: Scored queries of each arm.
+        strata: What folds are balanced by: each query's gold label; "" where answers are more.
+        gap: First arm less second in each metric, over some queries scored for both.
+        right: Whether an arm answers each of some queries right.
+        judged_by: The metric that counts right answers; None: answers are more or less right.
+    """
+
+    ids: Mapping[str, Sequence[str]]
+    strata: Mapping[str, str]
+    gap: Callable[[str, str, Sequence[str]], Mapping[str, float]]
+    right: Callable[[str, Sequence[str]], list[bool]]
+    judged_by: str | None
+
+
 def paired_tests(
     outputs: Mapping[str, pd.DataFrame], *, arms: Mapping[str, Row], design: Design
 ) -> list[dict[str, Any]]:
-    """Test every pair of arms of one task, in both metrics, corrected over all of them.
+    """Test every pair of arms of one classification task, as `contest_tests` does.
 
-    The folds are the same for all pairs. Either they are folds of queries, and arms are not
-    selected or answered anew for each; or Stage 1 was repeated for each, and answered the fold's
-    queries. A fold is scored as a whole is; a label that it lacks is no part of its macro-F1,
-    unless an arm predicts it.
+    A fold is scored as a whole is; a label that it lacks is no part of its macro-F1, unless an arm
+    predicts it.
 
     Args:
         outputs: Output table per arm.
@@ -56,21 +73,56 @@ def paired_tests(
         design: Pairs, folds and floors.
 
     Returns:
-        Rows of `PAIRED_TESTS_SCHEMA`, two a pair; a pair without a query scored for both is left
-        out. p values of the t-tests are corrected over these rows, McNemar's over the pairs.
+        Rows of `PAIRED_TESTS_SCHEMA`, two a pair.
     """
     answers = {name: answers_by_id(table, design.labels) for name, table in outputs.items()}
-    number, n_short = _folds(answers, design)
+
+    def gap(first: str, second: str, ids: Sequence[str]) -> dict[str, float]:
+        return _difference(ids, (answers[first], answers[second]), design.labels)
+
+    def right(arm: str, ids: Sequence[str]) -> list[bool]:
+        return [answers[arm][id_][0] == answers[arm][id_][1] for id_ in ids]
+
+    contest = Contest(
+        ids={name: list(mine) for name, mine in answers.items()},
+        strata={id_: gold for mine in answers.values() for id_, (gold, _) in mine.items()},
+        gap=gap,
+        right=right,
+        judged_by="accuracy",
+    )
+    return contest_tests(contest, arms=arms, design=design)
+
+
+def contest_tests(
+    contest: Contest, *, arms: Mapping[str, Row], design: Design
+) -> list[dict[str, Any]]:
+    """Test every pair of arms of one task in every metric, corrected over all of them.
+
+    The folds are the same for all pairs. Either they are folds of queries, and arms are not
+    selected or answered anew for each; or Stage 1 was repeated for each, and answered the fold's
+    queries.
+
+    Args:
+        contest: The arms, scored.
+        arms: Identifying fields per arm.
+        design: Pairs, folds and floors.
+
+    Returns:
+        Rows of `PAIRED_TESTS_SCHEMA`, one a pair and metric; a pair without a query scored for
+        both is left out. p values of the t-tests are corrected over these rows, McNemar's over the
+        pairs.
+    """
+    number, n_short = _folds(contest.strata, design)
     kind = QUERY_FOLDS if design.dealt is None else SELECTION_FOLDS
     rows: list[dict[str, Any]] = []
     for pair in design.pairs:
-        shared = [id_ for id_ in answers[pair[0]] if id_ in answers[pair[1]]]
+        there = set(contest.ids[pair[1]])
+        shared = [id_ for id_ in contest.ids[pair[0]] if id_ in there]
         if shared:
-            both = (answers[pair[0]], answers[pair[1]])
             fields = {k: arms[pair[0]][k] for k in ("task", "encoder", "engine")}
             fields |= {"arm_a": pair[0], "arm_b": pair[1], "folds": kind}
             fields |= {"n_short_folds": n_short}
-            rows += [fields | row for row in _pair(shared, both, number, design)]
+            rows += [fields | row for row in _pair(shared, pair, contest, number, design)]
     for row in rows:
         names = [row["arm_a"], row["arm_b"]]
         row["floor"] = floor_of(names, design.noise, row["metric"], row["engine"])
@@ -78,20 +130,19 @@ def paired_tests(
     return _corrected(rows)
 
 
-def _folds(answers: Mapping[str, Answers], design: Design) -> tuple[dict[str, int], int]:
+def _folds(strata: Mapping[str, str], design: Design) -> tuple[dict[str, int], int]:
     """The fold of every query that is scored for any arm; and how many folds lack a label."""
-    gold = {id_: mine for arm in answers.values() for id_, (mine, _) in arm.items()}
-    ids = sorted(gold)
+    ids = sorted(strata)
     if design.dealt is not None:
         number = {id_: design.dealt[id_] for id_ in ids}
         there = {
-            fold: {gold[id_] for id_ in ids if number[id_] == fold} for fold in number.values()
+            fold: {strata[id_] for id_ in ids if number[id_] == fold} for fold in number.values()
         }
-        return number, sum(labels < set(gold.values()) for labels in there.values())
+        return number, sum(labels < set(strata.values()) for labels in there.values())
     folds = fold_of(
         ids,
         [design.groups.get(id_) for id_ in ids],
-        [gold[id_] for id_ in ids],
+        [strata[id_] for id_ in ids],
         n_folds=design.n_folds,
         seed=design.seed,
     )
@@ -100,30 +151,32 @@ def _folds(answers: Mapping[str, Answers], design: Design) -> tuple[dict[str, in
 
 def _pair(
     shared: Sequence[str],
-    answers: tuple[Answers, Answers],
+    pair: tuple[str, str],
+    contest: Contest,
     number: Mapping[str, int],
     design: Design,
 ) -> list[dict[str, Any]]:
     by_fold: dict[int, list[str]] = {}
     for id_ in shared:
         by_fold.setdefault(number[id_], []).append(id_)
-    whole = _difference(shared, answers, design.labels)
-    parts = [_difference(by_fold[fold], answers, design.labels) for fold in sorted(by_fold)]
+    whole = contest.gap(*pair, shared)
+    parts = [contest.gap(*pair, by_fold[fold]) for fold in sorted(by_fold)]
     rows = []
-    for metric in METRICS:
+    for metric, difference in whole.items():
         test = paired_t([part[metric] for part in parts])
         rows.append(
             {
                 "metric": metric,
                 "n": len(shared),
                 "n_folds": test.n,
-                "difference": whole[metric],
+                "difference": difference,
                 "mean_difference": test.mean,
                 **{name: getattr(test, name) for name in ("sd", "t", "p", "low", "high")},
                 "note": "; ".join(filter(None, [test.note, _fewer(test.n, design.n_folds)])),
             }
         )
-    rows[0] |= _mcnemar(shared, answers)
+        if metric == contest.judged_by:
+            rows[-1] |= _mcnemar(*(contest.right(arm, shared) for arm in pair))
     return rows
 
 
@@ -139,9 +192,8 @@ def _fewer(n_folds: int, n_asked: int) -> str:
     return f"{n_folds} folds of {n_asked} asked for: no more groups" if n_folds < n_asked else ""
 
 
-def _mcnemar(shared: Sequence[str], answers: tuple[Answers, Answers]) -> dict[str, Any]:
-    right = [[one[id_][0] == one[id_][1] for id_ in shared] for one in answers]
-    pairs = list(zip(*right, strict=True))
+def _mcnemar(first: Sequence[bool], second: Sequence[bool]) -> dict[str, Any]:
+    pairs = list(zip(first, second, strict=True))
     found = mcnemar(pairs.count((True, False)), pairs.count((False, True)))
     return {f"mcnemar_{name}": value for name, value in asdict(found).items()}
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.reporting.tables import Cell, Table, plain
-from jobs.reporting.words import interval_text
+from jobs.reporting.words import floor_text, interval_text, rank_text, tested
 
 NAMES = {
     "accuracy": "accuracy",
@@ -32,12 +32,15 @@ def goes_by_scores(rows: Sequence[Row]) -> bool:
     return any(row["score"] is not None and row["accuracy"] is None for row in rows)
 
 
-def score_headline(rows: Sequence[Row], scores: Sequence[Row]) -> list[str]:
-    """Say which arm is best by the score that decides, and how it compares with random selection.
+def score_headline(
+    rows: Sequence[Row], scores: Sequence[Row], tests: Sequence[Row] = ()
+) -> list[str]:
+    """Say which arm is best by the score that decides, and how it compares with the baselines.
 
     Args:
         rows: Summary rows of one task.
         scores: Score rows of the same task.
+        tests: Its paired tests; a pair without one is judged by its bootstrap interval.
 
     Returns:
         Sentences, each complete in itself.
@@ -46,19 +49,31 @@ def score_headline(rows: Sequence[Row], scores: Sequence[Row]) -> list[str]:
     best = max(scored, key=lambda row: row["score"])
     name = NAMES[best["metric"]]
     score = interval_text(best["score"], best["score_low"], best["score_high"])
-    n = len(scored)
-    rank = f"has the highest {name} of {n} arms" if n > 1 else f"is the only arm, by {name}"
+    rank = rank_text(best, scored, "score", name)
+    judged = {
+        row["arm_b"]: row
+        for row in tests
+        if (row["arm_a"], row["metric"]) == (best["arm"], best["metric"])
+    }
     sentences = [f"{best['arm']} {rank}: {score}, over {best['n_scored']:,} scored queries."]
     for row in scores:
         if (row["arm"], row["metric"]) == (best["arm"], best["metric"]) and row["against"]:
-            told = row["low"] > 0 or row["high"] < 0
-            gap = interval_text(row["value"], row["low"], row["high"])
+            gap = interval_text(row["value"], row["low"], row["high"], sign="+")
             sentences.append(
-                f"Against random selection ({row['against']}), on the {row['n']:,} queries scored "
-                f"for both, the difference is {gap}: the "
-                f"95% interval {'excludes' if told else 'contains'} 0."
+                f"Against {row['against']}, on the {row['n']:,} queries scored for both, the "
+                f"difference is {gap}: {_verdict(row, judged.get(row['against']), name)}."
             )
     return sentences
+
+
+def _verdict(row: Row, test: Row | None, name: str) -> str:
+    told = row["low"] > 0 or row["high"] < 0
+    verdict = f"the 95% interval {'excludes' if told else 'contains'} 0"
+    if test is None:
+        return verdict
+    if test["p_holm"] is not None:
+        verdict = tested(test, name)
+    return verdict + (floor_text(name, test["floor"]) if test["below_floor"] else "")
 
 
 def score_table(scores: Sequence[Row]) -> Table:
@@ -75,7 +90,7 @@ def score_table(scores: Sequence[Row]) -> Table:
 
 
 def difference_table(scores: Sequence[Row]) -> Table:
-    """Every paired difference to random selection with its interval, one row a score."""
+    """Every paired difference to a baseline with its interval, one row a score."""
     headings = ["arm", "against", "score", "queries", "difference [95%]", "leaves out 0"]
     cells = [
         [
@@ -100,5 +115,6 @@ def type_table(slices: Sequence[Row]) -> Table:
             Cell(plain(row["f1"]), number=True, shade=row["f1"]),
         ]
         for row in slices
+        if row["support"] is not None
     ]
     return Table(headings, cells)

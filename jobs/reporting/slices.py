@@ -110,7 +110,7 @@ def slice_rows(
         that occur in the slice.
     """
     rows = []
-    for value, ids in _divided(list(answers), slicing).items():
+    for value, ids in divided(list(answers), slicing).items():
         gold, predicted = zip(*(answers[id_] for id_ in ids), strict=True)
         scores = score(gold, predicted, labels)
         low, high = wilson(round(scores.accuracy * len(ids)), len(ids))
@@ -149,7 +149,7 @@ def slice_differences(
     """
     rows = []
     first, second = answers
-    for value, ids in _divided([id_ for id_ in first if id_ in second], slicing).items():
+    for value, ids in divided([id_ for id_ in first if id_ in second], slicing).items():
         right = Counter(
             (first[id_][0] == first[id_][1], second[id_][0] == second[id_][1]) for id_ in ids
         )
@@ -166,7 +166,7 @@ def slice_differences(
     return rows
 
 
-def _divided(ids: Sequence[str], slicing: Slicing) -> dict[str, list[str]]:
+def divided(ids: Sequence[str], slicing: Slicing) -> dict[str, list[str]]:
     """Ids per value, in the order of the slicing, what is unknown last; no value without any."""
     found: dict[str, list[str]] = defaultdict(list)
     for id_ in ids:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from inference.kinds import TESTED
 from jobs.reporting.evidence import METRIC_NAMES, stars
 from jobs.reporting.scores import NAMES
 from jobs.reporting.tables import Cell, Table, plain
@@ -39,13 +40,16 @@ def method_of(arm: str) -> str:
     return "+".join(part for part in arm.split("+") if not part.startswith(GRID))
 
 
-def table1_rows(summary: Rows, tests: Rows, *, against: str | None = None) -> list[Row]:
+def table1_rows(
+    summary: Rows, tests: Rows, *, scores: Rows = (), against: str | None = None
+) -> list[Row]:
     """Every score with its difference to the baseline, one row each.
 
     Args:
         summary: Summary rows of any number of tasks, encoders and engines; names of arms are
             unique within task, encoder and engine.
         tests: Their paired tests.
+        scores: Their scores, which tasks are shown by whose answer is more than one label.
         against: Method that the others are compared with; None: of those that were tested
             against, the one in the most tests, random selection before others.
 
@@ -55,12 +59,18 @@ def table1_rows(summary: Rows, tests: Rows, *, against: str | None = None) -> li
     """
     wanted = usual_baseline(summary, tests) if against is None else against
     compared = _differences(tests, wanted)
+    own: dict[tuple[str, ...], list[Row]] = {}
+    for row in scores:
+        if not row["against"]:
+            place = tuple(row[key] for key in ("task", "encoder", "engine", "arm"))
+            own.setdefault(place, []).append(row)
     rows = []
     for row in summary:
         fields = {key: row[key] for key in ("task", "encoder", "engine", "arm", "n_scored")}
         fields |= {"method": method_of(row["arm"])}
         place = tuple(row[key] for key in ("task", "encoder", "engine", "arm"))
-        for metric, figures in figures_of(row).items():
+        figures_by_metric = figures_of(row) | _tested(own.get(place, ()))
+        for metric, figures in figures_by_metric.items():
             found = compared.get((*place, metric), {})
             rows.append(fields | {"metric": metric} | figures | found)
     return rows
@@ -107,6 +117,14 @@ def figures_of(row: Row) -> dict[str, Row]:
         }
         for metric in METRIC_NAMES
     }
+
+
+def _tested(scores: Rows) -> dict[str, Row]:
+    """Of an arm's scores those that arms are tested in; of labels, accuracy and macro-F1 are."""
+    found = {row["metric"]: {key: row[key] for key in ("value", "low", "high")} for row in scores}
+    tested = [names for names in TESTED.values() if names != tuple(METRIC_NAMES)]
+    names = next((names for names in tested if set(names) <= set(found)), ())
+    return {name: found[name] for name in names}
 
 
 def is_wanted(rows: Rows) -> bool:

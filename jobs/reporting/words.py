@@ -91,8 +91,28 @@ def headline(
     return sentences
 
 
+def rank_text(best: Row, rows: Sequence[Row], key: str, name: str) -> str:
+    """Where the best of some arms stands: above all others, or level with some.
+
+    Args:
+        best: Its row.
+        rows: The rows of all that were scored.
+        key: Column of the score.
+        name: The score in words.
+    """
+    if len(rows) == 1:
+        return f"is the only arm, by {name}"
+    level = sum(row[key] == best[key] for row in rows) - 1
+    if not level:
+        return f"has the highest {name} of {len(rows)} arms"
+    if level == len(rows) - 1:
+        return f"and all other arms have the same {name}"
+    return f"and {level} other of {len(rows)} arms have the highest {name}"
+
+
 def _first(best: Row, rows: list[dict[str, Any]]) -> str:
-    rank = f"has the highest macro-F1 of {len(rows)} arms" if len(rows) > 1 else "is the only arm"
+    scored = [row for row in rows if row["macro_f1"] is not None]
+    rank = rank_text(best, scored, "macro_f1", "macro-F1")
     return (
         f"{best['arm']} {rank}: macro-F1 {with_interval(best, 'macro_f1')}, accuracy "
         f"{with_interval(best, 'accuracy')}, over {best['n_scored']:,} scored queries."
@@ -126,7 +146,7 @@ def _is_baseline(best: Row) -> str:
 
 def _opponent(row: Row, tests: Mapping[str, Row]) -> str:
     test = tests.get("macro_f1")
-    verdict = _verdict(row) if test is None or test["p_holm"] is None else _tested(test)
+    verdict = _verdict(row) if test is None or test["p_holm"] is None else tested(test, "macro-F1")
     verdict += _accuracy(tests["accuracy"]) if "accuracy" in tests else ""
     return (
         f"Against {row['against']}, on the {row['n']:,} queries scored for both, the difference "
@@ -134,16 +154,16 @@ def _opponent(row: Row, tests: Mapping[str, Row]) -> str:
     )
 
 
-def _tested(test: Row) -> str:
-    """Judge by the paired test, as corrected for all that were made."""
+def tested(test: Row, name: str) -> str:
+    """Judge a score by its paired test, as corrected for all that were made."""
     kind = "paired t-test" if test["t"] is not None else "sign-flip test"
     how = (
         f"{kind} over {test['n_folds']} {test['folds']}, p {p_text(test['p'])}, after Holm's "
         f"correction for {test['n_tests']} tests {p_text(test['p_holm'])}"
     )
     if test["p_holm"] >= LEVEL:
-        return f"not told apart in macro-F1 ({how})"
-    return f"{'better' if test['mean_difference'] > 0 else 'worse'} in macro-F1 ({how})"
+        return f"not told apart in {name} ({how})"
+    return f"{'better' if test['mean_difference'] > 0 else 'worse'} in {name} ({how})"
 
 
 def _accuracy(test: Row) -> str:
@@ -153,8 +173,13 @@ def _accuracy(test: Row) -> str:
 def _floor(row: Row) -> str:
     if not row.get("macro_f1_below_floor"):
         return ""
+    return floor_text("macro-F1", row["macro_f1_floor"])
+
+
+def floor_text(name: str, floor: float) -> str:
+    """What is to be said of a difference that is not above its noise floor."""
     return (
-        f"; in macro-F1 it is not above the noise floor of {row['macro_f1_floor']:.3f}, by which "
+        f"; in {name} it is not above the noise floor of {floor:.3f}, by which "
         "repeats of one setting differ among themselves, so it is no reason to prefer either"
     )
 
