@@ -95,7 +95,11 @@ def slice_table(rows: list[dict[str, Any]], slices: Rows, differences: Rows) -> 
     """
     key = "macro_f1" if _has(rows, "macro_f1") else "score"
     scored = [row for row in rows if row[key] is not None]
-    found = {(r["arm"], r["slice"], r["value"]): r for r in slices if r["n"] is not None}
+    found = {
+        (row["arm"], row["slice"], row["value"]): row
+        for row in slices
+        if row["slice"] != "label" and row["n"] is not None
+    }
     if not scored or not found:
         return Table([], [])
     best = best_of(rows) or max(scored, key=lambda row: row[key])

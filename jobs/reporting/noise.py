@@ -46,16 +46,17 @@ def floor_of(names: Sequence[str], noise: Sequence[Row], metric: str, engine: st
     Returns:
         The floor; None where nothing was repeated, and for any other score.
     """
-    near = [figures_of(row, metric) for row in repeats_near(names, noise, engine)]
-    return max((figures["range"] for figures in near if figures), default=None)
+    near = repeats_near(names, noise, engine)
+    return max(
+        (row[f"{name}_range"] for row in near if (name := column_of(row, metric))), default=None
+    )
 
 
-def figures_of(row: Row, metric: str) -> dict[str, float] | None:
-    """Mean, sd and range of one of `noise_rows` in a metric; None where it was not looked at."""
-    name = metric if metric in METRICS else SCORE
-    if row.get(f"{name}_range") is None or (name == SCORE and row["metric"] != metric):
-        return None
-    return {part: row[f"{name}_{part}"] for part in ("mean", "sd", "range")}
+def column_of(row: Row, metric: str) -> str | None:
+    """What one of `noise_rows` calls a metric; None where it was not looked at."""
+    if metric in METRICS:
+        return metric if row.get(f"{metric}_range") is not None else None
+    return SCORE if row.get("metric") == metric and row.get(f"{SCORE}_range") is not None else None
 
 
 def repeats_near(names: Sequence[str], noise: Sequence[Row], engine: str) -> list[Row]:

@@ -9,7 +9,7 @@ import pandas as pd
 from inference.scoring import score
 from jobs.reporting.metric_tables import ARM_KEY
 from jobs.reporting.metrics import answers_by_id
-from jobs.reporting.noise import METRICS, SCORE, figures_of, is_below, repeats_near
+from jobs.reporting.noise import METRICS, SCORE, column_of, is_below, repeats_near
 from jobs.reporting.scores import NAMES
 from jobs.reporting.tables import Cell, Table, plain
 
@@ -113,16 +113,18 @@ def _floor(
     key: Row, noise: Sequence[Row], metric: str, values: np.ndarray[Any, np.dtype[np.float64]]
 ) -> Figures:
     arm, engine = key["arm"], key["engine"]
-    near = [(figures_of(row, metric), row) for row in repeats_near([arm], noise, engine)]
-    repeats = [(figures, row["n"]) for figures, row in near if figures]
+    near = repeats_near([arm], noise, engine)
+    repeats = [
+        (row[f"{name}_range"], name, row) for row in near if (name := column_of(row, metric))
+    ]
     if not repeats:
         return {}
-    widest, n = max(repeats, key=lambda pair: pair[0]["range"])
+    floor, name, widest = max(repeats, key=lambda found: found[0])
     return {
-        "floor": widest["range"],
-        "repeats_sd": widest["sd"],
-        "n_repeats": n,
-        "below_floor": is_below(float(np.ptp(values)), widest["range"]),
+        "floor": floor,
+        "repeats_sd": widest[f"{name}_sd"],
+        "n_repeats": widest["n"],
+        "below_floor": is_below(float(np.ptp(values)), floor),
     }
 
 

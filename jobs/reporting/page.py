@@ -194,13 +194,14 @@ def _task(model: ReportModel, task: str) -> dict[str, Any]:
     }
     if goes_by_scores(mine):
         scores, counts = of_task(model.scores), _outcomes(model, task)
+        classes = outcome_table(counts) if counts else type_table(slices)
         return {
             "name": task,
-            "best": slices or counts,
+            "best": classes.rows,
             "headline": score_headline(mine, scores, tests),
             "metrics": score_table(scores),
             "differences": difference_table(scores),
-            "classes": outcome_table(counts) if counts else type_table(slices),
+            "classes": classes,
             **shared,
         }
     return {
@@ -248,9 +249,10 @@ def _answer_pictures(number: int, task: str, model: ReportModel) -> list[Picture
         [row for row in records(table) if row["task"] == task]
         for table in (model.scores, model.slices)
     )
+    by_class = [row for row in slices if row["support"] is not None]
     drawn = {
         "metrics": score_picture(scores),
-        "confusion": outcome_picture(_outcomes(model, task)) or class_picture(slices),
+        "confusion": outcome_picture(_outcomes(model, task)) or class_picture(by_class),
     }
     names = {"metrics": f"metrics-{number}.png", "confusion": f"classes-{number}.png"}
     return [Picture(names[key], key, task, *one) for key, one in drawn.items() if one]

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from jobs.reporting.audit import audit
+from jobs.reporting.audit import audit, points_of
 from jobs.reporting.cases import Answer, Record, cases_of
 from jobs.reporting.metric_tables import (
     MEASURES,
@@ -142,7 +142,12 @@ def _evidence(outputs, measured, noise):
     audits = [
         row
         for name, table in outputs.items()
-        for row in audit(table, arm=arms[name], labels=LABELS, record_labels={"a": LABELS[2]})
+        for row in audit(
+            table,
+            arm=arms[name],
+            points=points_of(answers_by_id(table, LABELS)),
+            record_labels={"a": LABELS[2]},
+        )
     ]
     return {
         "paired_tests": pd.DataFrame(tests),

@@ -7,7 +7,12 @@ import pytest
 
 from jobs.cli import main
 from jobs.ledger import Ledger, Unit
-from jobs.reporting.metric_tables import PAIRED_TESTS_SCHEMA, SUMMARY_SCHEMA, to_arrow
+from jobs.reporting.metric_tables import (
+    PAIRED_TESTS_SCHEMA,
+    SCORES_SCHEMA,
+    SUMMARY_SCHEMA,
+    to_arrow,
+)
 from jobs.reporting.table1 import TABLE1_SCHEMA
 from tests.jobs.metric_rows import paired_row, summary_row
 
@@ -27,6 +32,7 @@ def run_of(root, task, *, engine="small"):
     tables = {
         "summary": to_arrow(summary, SUMMARY_SCHEMA),
         "paired_tests": to_arrow(tests, PAIRED_TESTS_SCHEMA),
+        "scores": to_arrow([], SCORES_SCHEMA),
     }
     markers = {
         name: ledger.commit(Unit("metrics", name, "f"), table).as_dict()

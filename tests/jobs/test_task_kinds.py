@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from inference.engine import EngineSpec, VllmEngine
+from inference.kinds import TESTED
 from inference.tasks import Task
 from jobs import generate
 from jobs.annotate import pool_records
@@ -21,10 +22,16 @@ from jobs.config.tables import TableConfig
 from jobs.errors import ConfigError
 from jobs.generate import GenerateWork
 from jobs.kind_rules import check_kind
-from jobs.ledger import Ledger, Unit
+from jobs.ledger import Ledger, Marker, Unit
 from jobs.prompting.pool_texts import demonstration_of
 from jobs.reporting.answer_metrics import AnswerYardstick, compare_answers, summarise_answers
-from jobs.reporting.metric_tables import ANSWERS_SCHEMA, SCORES_SCHEMA, SUMMARY_SCHEMA, to_arrow
+from jobs.reporting.metric_tables import (
+    ANSWERS_SCHEMA,
+    SCORES_SCHEMA,
+    SLICES_SCHEMA,
+    SUMMARY_SCHEMA,
+    to_arrow,
+)
 from jobs.reporting.model import ReportModel
 from jobs.reporting.page import build_page
 from jobs.spill import SpillWork
@@ -338,7 +345,9 @@ def test_arms_are_compared_on_the_queries_that_both_answer():
         "random": measure([half] * 6, SET, "random"),
         "chosen": measure([right] * 3 + [half] * 3, SET, "chosen"),
     }
-    rows = compare_answers(arms, against=["random"], yardstick=AnswerYardstick(SET, n_resamples=50))
+    rows = compare_answers(
+        arms, pairs=[("chosen", "random")], yardstick=AnswerYardstick(SET, n_resamples=50)
+    )
     found = {row["metric"]: row for row in rows}
     assert {row["arm"] for row in rows} == {"chosen"}
     assert found["exact_match"]["value"] == pytest.approx(0.5)
@@ -351,12 +360,16 @@ def test_arms_are_compared_on_the_queries_that_both_answer():
         title="themes",
         summary=to_arrow([one.summary for one in metrics], SUMMARY_SCHEMA).to_pandas(),
         scores=to_arrow([*metrics[0].scores, *metrics[1].scores, *rows], SCORES_SCHEMA).to_pandas(),
-        slices=pd.DataFrame([row for one in metrics for row in one.slices]),
+        slices=to_arrow([r for one in metrics for r in one.slices], SLICES_SCHEMA).to_pandas(),
     )
     page = build_page(model, [])
     assert "chosen has the highest micro-F1 of 2 arms: 0.857" in page
-    assert "Against random selection (random), on the 6 queries" in page
+    assert "Against random, on the 6 queries scored for both, the difference is +0.190" in page
     assert "exact match" in page
+
+
+def ledger_rows(project, marker):
+    return Ledger(str(project.out)).read(Marker(**marker)).to_pylist()
 
 
 def test_a_run_scores_entities_and_sets_and_shows_them(project, monkeypatch):
@@ -383,7 +396,10 @@ def test_a_run_scores_entities_and_sets_and_shows_them(project, monkeypatch):
         {"name": "parts", "task": "parts"},
         {"name": "parts-random", "task": "parts", "stage1": "random"},
         {"name": "themes", "task": "themes"},
+        {"name": "themes-none", "task": "themes", "stage1": "none", "stage2": "zero-shot"},
+        {"name": "themes-again", "task": "themes", "repeat": 1},
     ]
+    project.config["report"] = {"folds": 3, "bootstrap": 50}
     factory = Factory(lambda text, _: "iron | METAL" if text.startswith("Parts") else "floods")
     fake = functools.partial(GenerateWork, start=lambda s: VllmEngine(s, start=factory))
     monkeypatch.setattr(generate, "GenerateWork", fake)
@@ -395,13 +411,24 @@ def test_a_run_scores_entities_and_sets_and_shows_them(project, monkeypatch):
     assert found == {
         "parts": ("strict_micro_f1", 6),
         "parts-random": ("strict_micro_f1", 6),
-        "themes": ("micro_f1", 6),
+        **dict.fromkeys(["themes", "themes-none", "themes-again"], ("micro_f1", 6)),
     }
     # Gold is both, floods, trade in turn and "floods" is always said: 4 right of 8 gold, 6 said.
     scores = {(r["arm"], r["metric"]): r["value"] for r in metrics["scores"] if "against" not in r}
     assert scores["themes", "micro_f1"] == pytest.approx(8 / 14)
     assert scores["themes", "exact_match"] == pytest.approx(1 / 3)
-    assert {row["against"] for row in metrics["scores"] if "against" in row} == {"parts-random"}
+    compared = {(r["arm"], r["against"]) for r in metrics["scores"] if r.get("against")}
+    again = {("themes", "themes-none"), ("themes-again", "themes-none")}
+    assert compared == {("parts", "parts-random"), *again}
+    tests = {(row["arm_a"], row["metric"]): row for row in metrics["paired_tests"]}
+    assert {metric for arm, metric in tests if arm == "parts"} == set(TESTED["ner"])
+    exact = tests["themes", "exact_match"]
+    assert [exact[key] for key in ("n_folds", "difference", "mcnemar_b")] == [3, 0, 0]
+    assert (tests["themes", "micro_f1"]["floor"], exact.get("floor")) == (0, None)
+    assert tests["themes", "micro_f1"]["below_floor"]
+    for name in ("slices", "slice_differences", "audit"):
+        rows_ = ledger_rows(project, manifest["metrics"][name])
+        assert {row["task"] for row in rows_} == {"parts", "themes"}, name
     prompts = ds.dataset(project.out / "prompts", format="parquet", exclude_invalid_files=True)
     shown = prompts.to_table(["prompt"])["prompt"].to_pylist()
     assert any(" | METAL\n" in text for text in shown)

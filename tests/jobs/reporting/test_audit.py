@@ -2,9 +2,10 @@ import pandas as pd
 import pytest
 
 from inference.significance import wilson
-from jobs.reporting.audit import audit
+from jobs.reporting.audit import audit, points_of
 from jobs.reporting.evidence import WORST, audit_table
 from jobs.reporting.metric_tables import AUDIT_SCHEMA, to_arrow
+from jobs.reporting.metrics import answers_by_id
 
 ARM = {"task": "t", "encoder": "e", "engine": "g", "arm": "x"}
 
@@ -21,7 +22,9 @@ def outputs(rows):
 
 
 def audited(rows):
-    return audit(outputs(rows), arm=ARM, labels=["a", "b"], record_labels={"bad": "a"})
+    table = outputs(rows)
+    points = points_of(answers_by_id(table, ["a", "b"]))
+    return audit(table, arm=ARM, points=points, record_labels={"bad": "a"})
 
 
 SEEN = [(["bad", "good"], "a", "b")] * 10 + [(["good"], "a", "a")] * 20
