@@ -132,8 +132,9 @@ def _score_entities(task: Task, rows: Sequence[Answer], _: Path | None) -> Score
     counts = span_scores.span_counts([answered for answered, _ in placed], task.labels)
     statistics = span_scores.span_statistics(n)
     own = statistics["strict_micro_f1"](counts.astype(np.float64))
-    # Nothing to find and nothing found is right.
-    own = np.where(counts[:, : 2 * n].sum(axis=1) == 0, 1.0, own)
+    # Nothing to find and nothing found is right; no answer is not.
+    answered = np.array([row.predicted is not None for row in rows], dtype=bool)
+    own = np.where(answered & (counts[:, : 2 * n].sum(axis=1) == 0), 1.0, own)
     return Scored(
         counts,
         list(range(len(rows))),

@@ -112,8 +112,12 @@ def _mark(run: Run) -> str:
     report = run.config.file.report.model_dump(exclude={"map_rows", "samples_per_arm", "cases"})
     settings = [run.config.file.seed, report, vectors, shown, run.pool and run.pool.checksum]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
-    found = [run.config.file.tasks[a.task].databases for a in run.arms]
-    databases = {folder: _files(folder) for folder in found if folder is not None}
+    mine = {a.task: run.config.file.tasks[a.task] for a in run.arms}
+    databases = {
+        name: [task.databases, task.database_column, _files(task.databases)]
+        for name, task in mine.items()
+        if task.databases is not None
+    }
     return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms, databases)
 
 

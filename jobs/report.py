@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from inference.kinds import gold_answer
 from jobs.annotate import pool_labels
 from jobs.comparing.cases import read_cases
 from jobs.comparing.sweeps import sweeps_of
@@ -26,9 +27,10 @@ from jobs.reporting.tables import EPR
 from jobs.reporting.words import records
 from jobs.run import Run
 from jobs.selection_folds import folds_of
+from jobs.tasks import task_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
-VERSION = 3
+VERSION = 4
 MAP_VERSION = 1
 PAGE = "report.html"
 HIDDEN_FACTS = (
@@ -299,15 +301,19 @@ def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _samples(run: Run, arm: str) -> list[Sample]:
-    """The first queries of an arm, the same for every arm."""
+    """The first queries of an arm, the same for every arm, with today's gold labels."""
     wanted = run.config.file.report.samples_per_arm
+    task = task_of(run, next(one.task for one in run.arms if one.name == arm))
     found: list[Sample] = []
-    names = ["arm", "id", "status", "prompt", "raw_output", "prediction", "gold"]
-    for marker in run.outputs[arm]:
-        if len(found) >= wanted:
+    names = ["arm", "id", "status", "prompt", "raw_output", "prediction"]
+    for marker, part in zip(run.outputs[arm], run.tables["queries"].parts, strict=True):
+        n = wanted - len(found)
+        if n <= 0:
             break
-        rows = run.ledger.read(marker, names).slice(0, wanted - len(found)).to_pylist()
-        found += [Sample(**row) for row in rows]
+        rows = run.ledger.read(marker, names).slice(0, n).to_pylist()
+        asked = run.ledger.read(part.marker, ["input", "output", "label"]).slice(0, n).to_pylist()
+        golds = [gold_answer(task, query).value for query in asked]
+        found += [Sample(**row, gold=gold) for row, gold in zip(rows, golds, strict=True)]
     return found
 
 

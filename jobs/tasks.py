@@ -47,7 +47,9 @@ def _labels_of(config: TaskConfig, corpus_labels: Mapping[str, int]) -> list[str
         return []
     if config.kind == "classification":
         return sorted(corpus_labels)
-    pieces = (one for cell in corpus_labels for one in cell.split(config.label_separator.strip()))
+    # Of a blank separator, the task says what is wrong with it.
+    separator = config.label_separator.strip() or None
+    pieces = (one for cell in corpus_labels for one in cell.split(separator))
     return sorted({piece.strip() for piece in pieces if piece.strip()})
 
 

@@ -19,10 +19,13 @@ from jobs.config.load import load
 from jobs.config.schema import TaskConfig
 from jobs.config.stage2 import GenerateConfig
 from jobs.config.tables import TableConfig
+from jobs.embed import ROLES
 from jobs.errors import ConfigError
+from jobs.evaluate import _mark
 from jobs.generate import GenerateWork
 from jobs.kind_rules import check_kind
 from jobs.ledger import Ledger, Marker, Unit
+from jobs.progress import Progress
 from jobs.prompting.pool_texts import demonstration_of
 from jobs.reporting.answer_metrics import AnswerYardstick, compare_answers, summarise_answers
 from jobs.reporting.metric_tables import (
@@ -34,6 +37,7 @@ from jobs.reporting.metric_tables import (
 )
 from jobs.reporting.model import ReportModel
 from jobs.reporting.page import build_page
+from jobs.run import Run, Table
 from jobs.spill import SpillWork
 from jobs.tasks import build, label_spellings, plain_task, task_from
 from tests.inference import dirty_entities, sql_fixture
@@ -106,12 +110,32 @@ def test_every_kind_has_a_config_that_is_accepted(tmp_path):
         config_of(tmp_path, task={"kind": "poem"})
 
 
+def test_queries_are_judged_anew_when_another_column_names_their_database(tmp_path):
+    def mark_of(name):
+        columns = {"id": "id", "output": "output", "label": "label", "keep": ["db"]}
+        task = {"kind": "sql", "databases": str(folder), "database_column": name}
+        queries = {"queries": {"path": "q.jsonl", "columns": columns}}
+        config = config_of(tmp_path, task=task, **queries)
+        run = Run(config, Ledger(str(tmp_path / "out")), Progress())
+        run.tables = {role: Table(role, (), 1) for role in ROLES}
+        run.vectors = {(config.arms[0].encoder, role): [] for role in ROLES}
+        return _mark(run)
+
+    folder = tmp_path / "databases"
+    folder.mkdir()
+    marks = [mark_of(name) for name in ("label", "db", "label")]
+    assert marks[0] == marks[2] != marks[1]
+
+
 def test_labels_come_from_where_the_kind_has_them():
     themes = TaskConfig(instruction="", kind="multi-label", label_separator="|")
     task = build("themes", themes, {"trade|floods": 3, "floods | ice": 1})
     assert task.labels == ("floods", "ice", "trade")
     assert task_from(plain_task(task)) == task
     assert build("towns", TaskConfig(instruction="", kind="sql"), {"db": 3}).labels == ()
+    blank = TaskConfig(instruction="", kind="multi-label", label_separator=" ")
+    with pytest.raises(ConfigError, match="label_separator ' ' is blank"):
+        build("themes", blank, {"trade floods": 3})
     with pytest.raises(ConfigError, match="name the entity types"):
         build("parts", TaskConfig(instruction="", kind="ner"), {"METAL": 3})
     counts = {"Trade; floods": 2, "trade;ice": 1}
@@ -309,6 +333,14 @@ def test_entities_are_located_scored_and_what_is_not_in_the_text_is_counted():
     for name, schema in (("scores", SCORES_SCHEMA), ("answers", ANSWERS_SCHEMA)):
         assert to_arrow(getattr(measured.metrics, name), schema).num_rows
     assert to_arrow([summary], SUMMARY_SCHEMA).num_rows == 1
+
+
+def test_no_answer_to_a_text_without_entities_is_not_right():
+    rows = [
+        {"input": "rain", "gold": "[]", "prediction": None, "status": "parse_error"},
+        {"input": "rain", "gold": "[]", "prediction": "[]", "status": "ok"},
+    ]
+    assert [row["score"] for row in measure(rows, NER).metrics.answers] == [0.0, 1.0]
 
 
 def test_queries_are_run_and_their_failures_have_a_status(tmp_path):
