@@ -69,6 +69,8 @@ def _mark(run: Run, maps: Mapping[str, Marker | None]) -> str:
         [run.manifest["metrics"][name]["checksum"] for name in METRIC_TABLES],
         {name: entry["map"]["checksum"] for name, entry in run.manifest.get("epr", {}).items()},
         {name: [one.checksum for one in markers] for name, markers in run.outputs.items()},
+        # Cases and samples show gold answers and labels in their own words.
+        [[part.content for part in run.tables["queries"].parts], run.pool and run.pool.checksum],
         run.progress.warnings,
         run.config.as_dict(),
         run.manifest["versions"],
@@ -171,6 +173,8 @@ def _labels(run: Run, ids: list[str]) -> dict[str, str | None]:
 def _candidate_map(run: Run, encoder: str, marker: Marker) -> CandidateMap:
     table = run.ledger.read(marker)
     place = {row_id: i for i, row_id in enumerate(table["id"].to_pylist())}
+    # The map is made once, and labels come in later.
+    labels = dict(zip(place, table["label"].to_pylist(), strict=True)) | pool_labels(run)
     positions: dict[str, npt.NDArray[np.int64]] = {}
     for name, candidates in _names(run, encoder).items():
         ids = run.ledger.read(candidates, ["id"])["id"].to_pylist()
@@ -181,7 +185,7 @@ def _candidate_map(run: Run, encoder: str, marker: Marker) -> CandidateMap:
         projection=Projection(
             to_matrix(table["point"]), marker.stats["method"], marker.stats["note"]
         ),
-        labels=table["label"].to_pylist(),
+        labels=[labels[row_id] for row_id in place],
         candidates=positions,
         n_corpus=n_corpus,
         n_sampled=min(n_corpus, int(marker.stats["n_sampled"])),

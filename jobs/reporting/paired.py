@@ -136,7 +136,8 @@ def _folds(strata: Mapping[str, str], design: Design) -> tuple[dict[str, int], i
     if design.dealt is not None:
         number = {id_: design.dealt[id_] for id_ in ids}
         there = {
-            fold: {strata[id_] for id_ in ids if number[id_] == fold} for fold in number.values()
+            fold: {strata[id_] for id_ in ids if number[id_] == fold}
+            for fold in set(number.values())
         }
         return number, sum(labels < set(strata.values()) for labels in there.values())
     folds = fold_of(
@@ -189,7 +190,9 @@ def _difference(
 
 
 def _fewer(n_folds: int, n_asked: int) -> str:
-    return f"{n_folds} folds of {n_asked} asked for: no more groups" if n_folds < n_asked else ""
+    if n_folds >= n_asked:
+        return ""
+    return f"{n_folds} folds of {n_asked} asked for: no more have a scored query"
 
 
 def _mcnemar(first: Sequence[bool], second: Sequence[bool]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_groups_make_fewer_folds_and_the_row_says_so(outputs):
     groups = {f"q{i}": f"g{i % 4}" for i in range(150)}
     rows = judged(outputs, [("good", "zero")], groups=groups)
     assert [row["n_folds"] for row in rows] == [4, 4]
-    assert rows[0]["note"] == "4 folds of 10 asked for: no more groups"
+    assert rows[0]["note"] == "4 folds of 10 asked for: no more have a scored query"
 
 
 def test_folds_that_were_dealt_before_are_the_folds_of_the_test(outputs):
