@@ -6,7 +6,8 @@ import re
 
 import jinja2
 
-from jobs.reporting.tables import Table
+from jobs.annotation.spreadsheet import guarded
+from jobs.reporting.tables import Cell, Table
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -45,11 +46,14 @@ td { white-space: nowrap; }
 
 
 def as_csv(table: Table) -> str:
-    """Headings and cells as CSV (RFC 4180), the figures as the page shows them."""
+    """Headings and cells as CSV (RFC 4180), the figures as the page shows them.
+
+    Texts that a spreadsheet would run as a formula have an apostrophe in front.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer)
-    writer.writerow(table.headings)
-    writer.writerows([cell.text for cell in row] for row in table.rows)
+    writer.writerow(map(guarded, table.headings))
+    writer.writerows(map(_csv_cell, row) for row in table.rows)
     return buffer.getvalue()
 
 
@@ -69,6 +73,10 @@ def as_page(table: Table, *, title: str, note: str) -> str:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     page = environment.from_string(PAGE).render(table=table, title=title, note=note)
     return page.encode("utf-8", "replace").decode()  # lone surrogates
+
+
+def _csv_cell(cell: Cell) -> str:
+    return cell.text if cell.number or cell.text == "-" else guarded(cell.text)
 
 
 def _escaped(text: str) -> str:

@@ -15,6 +15,12 @@ def test_csv_gives_back_every_cell():
     assert rows == [["name", "value"], [AWKWARD, "+0.1***"]]
 
 
+def test_no_spreadsheet_runs_a_text_of_the_corpus_as_a_formula():
+    figures = [Cell("-0.5", number=True), Cell("-")]
+    table = Table(["=1", "b", "c"], [[Cell('=HYPERLINK("x")'), *figures]])
+    assert as_csv(table).splitlines() == ["'=1,b,c", '"\'=HYPERLINK(""x"")",-0.5,-']
+
+
 def test_markdown_keeps_one_line_a_row_and_stars_stay_stars():
     lines = as_markdown(TABLE).splitlines()
     assert lines[:2] == ["| name | value |", "| --- | ---: |"]
