@@ -107,7 +107,8 @@ def table1(rows: Rows) -> Table:
 
 def figures_of(row: Row) -> dict[str, Row]:
     """The scores of an arm: accuracy and macro-F1, or the one that decides for its task."""
-    if row["accuracy"] is None and row.get("score") is not None:
+    # Such a task has its metric also where nothing is scored.
+    if row["accuracy"] is None and row.get("metric") is not None:
         names = {"value": "score", "low": "score_low", "high": "score_high"}
         return {row["metric"]: {key: row[name] for key, name in names.items()}}
     return {

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from jobs.reporting.noise import noise_rows
 from jobs.reporting.orders import (
     alt_text,
     caption,
@@ -77,6 +78,22 @@ def test_the_spread_is_that_of_the_orders_and_repeats_stand_beside_it():
     assert macro_f1["metric"] == "macro_f1"
     assert spread_rows(rows_of(), FACTS, [noise[1]])[0].get("floor") is None
     assert spread_rows(rows_of()[:2], FACTS, []) == []
+
+
+def test_other_scores_have_their_floor_and_their_name_in_words():
+    rows = [
+        {k: v for k, v in row.items() if k not in ("accuracy", "macro_f1")}
+        | {"metric": "strict_micro_f1"}
+        for row in rows_of()
+    ]
+    summary = [{**ARM, "arm": name, "repeat": i} for i, name in enumerate(("knn", "again"))]
+    scores = [{"score": x, "metric": "strict_micro_f1"} for x in (0.25, 0.5)]
+    pairs = zip(summary, scores, strict=True)
+    noise = noise_rows([one | two for one, two in pairs], [["knn", "again"]])
+    (row,) = spread_rows(rows, FACTS, noise)
+    assert (row["metric"], row["floor"], row["below_floor"]) == ("strict_micro_f1", 0.25, False)
+    ((_, name, *_),) = spread_table([row]).rows
+    assert name.text == "strict span micro-F1"
 
 
 def test_an_order_as_good_as_the_arm_itself_counts_half():

@@ -140,3 +140,14 @@ def test_the_page_has_the_table_from_two_tasks_or_engines_on():
     assert "&lt;script&gt;two" in part
     assert "<script" not in page
     assert 'id="table1"' not in build_page(ReportModel("empty"), [])
+
+
+def test_a_task_with_a_score_of_its_own_has_one_column_also_where_an_llm_was_not_scored():
+    rows = [
+        summary_row("knn", "parts", engine, "random", None, None)
+        | {"metric": "strict_micro_f1", "score": score, "score_low": score, "score_high": score}
+        for engine, score in (("one", 0.5), ("two", None))
+    ]
+    table = table1(table1_rows(rows, []))
+    assert table.headings == ["LLM", "method", "parts: strict span micro-F1"]
+    assert cells(table) == [["one", "knn", "0.500"], ["two", "knn", "-"]]
