@@ -121,6 +121,6 @@ def _noise(scored: Sequence[Row]) -> dict[str, Any]:
 
 def _told(row: Row) -> tuple[str, ...]:
     """What an arm was scored in: accuracy and macro-F1, else the score that decides."""
-    if row["accuracy"] is not None:
+    if row.get("accuracy") is not None:
         return METRICS
     return () if row.get(SCORE) is None else (SCORE,)
