@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from jobs import capacity
+from jobs import capacity, interrupts
 from jobs.config.cluster import ClusterConfig
 from jobs.config.storage import worker_variables
 from jobs.errors import ClusterError
@@ -65,12 +65,13 @@ def connected(config: ClusterConfig) -> Iterator[None]:
     # Ray refuses what its own runtime environment sets already, even to the same value.
     env = {key: value for key, value in env.items() if key not in _set_by_job()}
     try:
-        ray.init(
-            **options,
-            runtime_env={"env_vars": env},
-            logging_level=logging.ERROR,
-            log_to_driver=bool(os.environ.get("DUALDIV_WORKER_LOGS")),
-        )
+        with interrupts.kept():
+            ray.init(
+                **options,
+                runtime_env={"env_vars": env},
+                logging_level=logging.ERROR,
+                log_to_driver=bool(os.environ.get("DUALDIV_WORKER_LOGS")),
+            )
     except Exception as error:  # Ray has a dozen for this, and some are of no common kind.
         what = "Ray does not start" if address == "local" else "no Ray there"
         reason = f"{type(error).__name__}: {error}"
