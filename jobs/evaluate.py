@@ -113,9 +113,18 @@ def _mark(run: Run) -> str:
     report = run.config.file.report.model_dump(exclude={"map_rows", "samples_per_arm", "cases"})
     settings = [run.config.file.seed, report, vectors, shown, run.pool and run.pool.checksum]
     arms = [arm.model_dump(mode="json", by_alias=True) for arm in run.arms]
-    found = [run.config.file.tasks[a.task].databases for a in run.arms]
-    databases = {folder: _files(folder) for folder in found if folder is not None}
+    databases = _databases(run)
     return fingerprint("evaluate", VERSION, outputs, tasks, labels, gold, settings, arms, databases)
+
+
+def _databases(run: Run) -> dict[str, list[Any]]:
+    """By task: which column names the file in which an answer is run, and the files."""
+    tasks = {a.task: run.config.file.tasks[a.task] for a in run.arms}
+    return {
+        name: [task.database_column, task.databases, _files(task.databases)]
+        for name, task in tasks.items()
+        if task.databases is not None
+    }
 
 
 def _files(folder: str) -> list[tuple[str, int, int | str]]:

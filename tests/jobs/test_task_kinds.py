@@ -19,20 +19,23 @@ from jobs.config.schema import TaskConfig
 from jobs.config.stage2 import GenerateConfig
 from jobs.config.tables import TableConfig
 from jobs.errors import ConfigError
+from jobs.evaluate import _mark
 from jobs.generate import GenerateWork
 from jobs.kind_rules import check_kind
 from jobs.ledger import Ledger, Unit
+from jobs.progress import Progress
 from jobs.prompting.pool_texts import demonstration_of
 from jobs.reporting.answer_metrics import AnswerYardstick, compare_answers, summarise_answers
 from jobs.reporting.metric_tables import ANSWERS_SCHEMA, SCORES_SCHEMA, SUMMARY_SCHEMA, to_arrow
 from jobs.reporting.model import ReportModel
 from jobs.reporting.page import build_page
+from jobs.run import Run, Table
 from jobs.spill import SpillWork
 from jobs.tasks import build, label_spellings, plain_task, task_from
 from tests.inference import dirty_entities, sql_fixture
 from tests.inference.llm_fakes import Factory
 from tests.jobs.config.test_load import MINIMAL
-from tests.jobs.conftest import write_jsonl
+from tests.jobs.conftest import Project, write_jsonl
 from tests.jobs.test_annotate import candidates
 
 NER = Task("parts", ("METAL", "TOOL"), kind="ner", verbalizers={"METAL": "metal"})
@@ -329,6 +332,22 @@ def test_queries_are_run_and_their_failures_have_a_status(tmp_path):
     assert details[4] == "database '../towns' is no plain name"
     assert "database 'rivers' has no file in" in details[5]
     assert details[6] == "the row names no database"
+
+
+def test_another_column_that_names_databases_is_scored_anew(tmp_path):
+    (tmp_path / "dbs").mkdir()
+    sql_fixture.write(tmp_path / "dbs" / "towns.sqlite")
+    project, marks = Project(tmp_path), []
+    project.config["queries"]["columns"] |= {"keep": ["db"]}
+    task = {"kind": "sql", "instruction": "?", "databases": str(tmp_path / "dbs")}
+    for column in ("label", "db", "label"):
+        project.config["tasks"] = {"topic": task | {"database_column": column}}
+        config = load(project.path)
+        run = Run(config, Ledger(config.out), Progress(quiet=True))
+        run.tables = {name: Table(name, (), 1) for name in ("corpus", "queries")}
+        run.vectors = {("minilm", name): [] for name in ("corpus", "queries")}
+        marks.append(_mark(run))
+    assert marks[0] == marks[2] != marks[1]
 
 
 def test_arms_are_compared_on_the_queries_that_both_answer():
