@@ -1,12 +1,14 @@
 """The worker's side of watching: what it is at, what it counted, and that it lives.
 
 A thread of the worker tells the board every few seconds. What counts as a sign of work: rows
-counted, units finished, and processor time or reading of this process while it is at a unit. A
-model that loads, and a long choice in one partition, are thus no stall; a process that waits for
+counted, units finished, and processor time or reading of this process while it is at a unit, with
+the processor time of what it started: on a GPU vLLM computes in a process of its own. A model that
+loads, and a long choice in one partition, are thus no stall; a process that waits for
 something that never comes is one.
 """
 
 import contextlib
+import glob
 import os
 import socket
 import threading
@@ -172,8 +174,27 @@ def _one_beat(
 
 
 def _spent() -> tuple[float, int]:
-    """Processor seconds, less those of this thread, and bytes read, of this process so far."""
+    """Processor seconds, less those of this thread, and bytes read, of this process so far.
+
+    Seconds of processes that it started and that still live count as its own.
+    """
     read = 0
     with contextlib.suppress(OSError), open("/proc/self/io", encoding="ascii") as file:
         read = int(file.readline().split()[1])
-    return time.process_time() - time.thread_time(), read
+    return time.process_time() - time.thread_time() + _seconds_below(os.getpid()), read
+
+
+def _seconds_below(pid: int) -> float:
+    """Processor seconds of the living descendants of a process."""
+    total = 0.0
+    for thread in glob.glob(f"/proc/{pid}/task/*/children"):
+        with contextlib.suppress(OSError):  # A thread or a process that has just ended.
+            with open(thread, encoding="ascii") as file:
+                children = file.read().split()
+            for child in children:
+                with open(f"/proc/{child}/stat", encoding="utf-8", errors="replace") as file:
+                    # The name in brackets may hold anything; what follows it is the third field.
+                    fields = file.read().rpartition(")")[2].split()
+                total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                total += _seconds_below(int(child))
+    return total

@@ -1,6 +1,8 @@
 """The watch: a worker that waits is a stall, one that computes is none; what others can read."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -151,6 +153,20 @@ def test_computing_and_reading_are_signs_of_work_and_waiting_is_none(
     stretch.moved = time.monotonic() - 100
     stretch.hear(told)
     assert (stretch.idle_s < 50) == works
+
+
+def test_what_a_process_started_computes_for_it(monkeypatch):
+    still = SimpleNamespace(process_time=lambda: 0.0, thread_time=lambda: 0.0)
+    monkeypatch.setattr(pulse, "time", still)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        try:
+            before, _ = pulse._spent()
+            until = time.monotonic() + 30
+            while pulse._spent()[0] < before + 0.2 and time.monotonic() < until:
+                time.sleep(0.1)
+            assert pulse._spent()[0] >= before + 0.2
+        finally:
+            child.kill()
 
 
 def test_an_idle_worker_says_so_once(told_to):
