@@ -1,9 +1,9 @@
 """The worker's side of watching: what it is at, what it counted, and that it lives.
 
 A thread of the worker tells the board every few seconds. What counts as a sign of work: rows
-counted, units finished, and processor time or reading of this process while it is at a unit, with
+counted, units finished, and processor time, reading or writing of this process at a unit, with
 the processor time of what it started: on a GPU vLLM computes in a process of its own. A model that
-loads, and a long choice in one partition, are thus no stall; a process that waits for
+loads or is fetched, and a long choice in one partition, are thus no stall; a process that waits for
 something that never comes is one.
 """
 
@@ -24,7 +24,7 @@ from jobs.watching.memory import peak_bytes, restart_peak
 BEAT_S = 5.0
 # Of an interval: an idle Ray worker uses some hundredths of a slow core.
 BUSY_SHARE = 0.1
-BUSY_READ_BYTES = 2**20
+BUSY_BYTES = 2**20
 
 Report = dict[str, Any]
 
@@ -156,7 +156,7 @@ def _one_beat(
     """Tell the board, unless nothing was to be told last time either.
 
     Args:
-        before: Processor seconds and bytes read at the last beat.
+        before: Processor seconds, and bytes read and written, at the last beat.
         now: The same now.
         was_idle: Whether the process was at no unit then.
 
@@ -164,8 +164,8 @@ def _one_beat(
         `now`, and whether it is at none.
     """
     idle = _process.at is None
-    used, read = now[0] - before[0], now[1] - before[1]
-    if not idle and (used > BUSY_SHARE * _process.beat_s or read > BUSY_READ_BYTES):
+    used, moved = now[0] - before[0], now[1] - before[1]
+    if not idle and (used > BUSY_SHARE * _process.beat_s or moved > BUSY_BYTES):
         _process.busy += 1
     if not (idle and was_idle):
         with contextlib.suppress(Exception):  # Ray is going down, or the board is being replaced.
@@ -174,14 +174,15 @@ def _one_beat(
 
 
 def _spent() -> tuple[float, int]:
-    """Processor seconds, less those of this thread, and bytes read, of this process so far.
+    """Processor seconds, less those of this thread, and bytes read and written, of this process.
 
     Seconds of processes that it started and that still live count as its own.
     """
-    read = 0
+    n_bytes = 0
     with contextlib.suppress(OSError), open("/proc/self/io", encoding="ascii") as file:
-        read = int(file.readline().split()[1])
-    return time.process_time() - time.thread_time() + _seconds_below(os.getpid()), read
+        # What comes over a network is counted where it is written: a model that is fetched.
+        n_bytes = sum(int(file.readline().split()[1]) for _ in ("rchar", "wchar"))
+    return time.process_time() - time.thread_time() + _seconds_below(os.getpid()), n_bytes
 
 
 def _seconds_below(pid: int) -> float:
