@@ -22,6 +22,8 @@ WORKER_ENV = {
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
+    # A worker that asked for no GPU would see all of the node, and use one that others hold.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
 }
 RAY_ENV = {
     "RAY_AUTH_MODE": "disabled",
@@ -29,7 +31,6 @@ RAY_ENV = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 # How long what others hold must stay the same to be theirs, and how long it is waited for.
 SETTLE_S, SETTLE_MOST_S = 5.0, 30.0
