@@ -4,11 +4,13 @@ Rows of Parquet files are exact; of text files they are estimated from the first
 rates that `plan --calibrate` measured, or on assumed ones (see `plan_rates`), and say so.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from inference.calibration import CONTENT_FREE, MAX_PERMUTATIONS
 from inference.kinds import ANSWERED_BY_OUTPUT
 from inference.prompts import PromptSpec, build
 from inference.tasks import Task
@@ -20,7 +22,7 @@ from jobs.config.storage import use
 from jobs.config.tables import TableConfig
 from jobs.embed import encoder_spec, identify
 from jobs.files.inputs import open_input
-from jobs.generating.content_free import prompts_planned
+from jobs.generating.content_free import prompts_planned, sets_planned
 from jobs.generating.engines import engine_spec, unpinned_spec
 from jobs.ledger import Ledger
 from jobs.orders.study import n_places, orders_planned
@@ -32,6 +34,7 @@ from jobs.planning.sparse import plan_sparse
 from jobs.planning.stage1 import Stage1Plan, enough_partitions, plan_settings
 from jobs.planning.text import plan_lines
 from jobs.progress import Progress
+from jobs.prompting.work import CALIBRATED
 from jobs.rank import learns
 from jobs.readers.files import read_rows
 from jobs.readers.sources import SourceFile, find
@@ -293,7 +296,10 @@ def _arm(
     if orders:
         # Each order of the demonstrations is a list of its own.
         neutral += orders["orders"] * prompts_planned(arm, orders["queries"], k=k)
+    tried = _orders_tried(arm, n_queries)
     return {
+        "calibration_prompts": tried,
+        "calibration_prompt_tokens": round(tried * (each - query)),
         "orders": orders,
         "order_prompt_tokens": round(each * orders["prompts"]) if orders else 0,
         "content_free_prompts": neutral,
@@ -304,6 +310,15 @@ def _arm(
         "prompt_tokens": round(each * n_queries),
         "max_prompt_tokens": min(most, arm.prompt.token_budget or most),
     }
+
+
+def _orders_tried(arm: Arm, n_queries: int) -> int:
+    """Prompts that the LLM scores to calibrate the order of each set of demonstrations."""
+    k = n_places(arm)
+    if arm.prompt.order != CALIBRATED or k < 2:
+        return 0
+    n_orders = min(math.factorial(k), MAX_PERMUTATIONS)
+    return sets_planned(arm, n_queries, k=k) * n_orders * len(CONTENT_FREE)
 
 
 def _trials(arm: Arm, n_rows: int) -> int:

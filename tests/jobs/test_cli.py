@@ -167,6 +167,14 @@ def test_plan_estimates_and_runs_nothing(config, capsys, tmp_path):
     assert main(["plan", config, *calibrated, *orders]) == 0
     n += 2 * 3
     assert f"about {n} prompts more without content" in capsys.readouterr().err
+    # Six orders of three demonstrations, each with three inputs without content.
+    orders = ["--set", "prompt.order=calibrated", "--set", "stage2.k=3", "--json"]
+    assert main(["plan", config, *orders]) == 0
+    told = capsys.readouterr()
+    (some,) = json.loads(told.out)["arms"].values()
+    assert some["calibration_prompts"] == 6 * 3 * arm["prompts"]
+    assert some["calibration_prompt_tokens"] > 0
+    assert "about 18 prompts to calibrate orders" in told.err
     means = []
     for most in ("k=2", "k=100", "k=100,k_max=2"):
         k, _, k_max = most.partition(",")
