@@ -12,6 +12,7 @@ from jobs.config.cluster import ClusterConfig, NodesConfig, WorkersConfig
 from jobs.config.load import Config
 from jobs.config.section import parse_bytes
 from jobs.errors import ClusterError
+from jobs.prompting.work import CALIBRATED
 
 Amounts = Mapping[str, float]
 EPSILON = 1e-6
@@ -105,9 +106,18 @@ def needs(config: Config, nodes: Sequence[Amounts], *, until: str) -> list[Need]
         ("generate", with_gpus(cluster.generate, float(parallel), nodes)),
     ]
     last = {"annotate": "select", "assemble": "rank"}.get(until, until)
+    if until in ("rank", "assemble") and _asks_llm(config, until):
+        last = "generate"
     names = [name for name, _ in stages]
     kept = stages[: names.index(last) + 1] if last in names else stages
     return [Need(name, request(workers), workers.actors or 1) for name, workers in kept]
+
+
+def _asks_llm(config: Config, until: str) -> bool:
+    """Whether `rank` learns a map, or `assemble` calibrates orders, with the LLM's workers."""
+    shows = [arm for arm in config.arms if not arm.stage2.shows_nothing]
+    learns = any(a.stage2.recall_by == "epr" and a.stage2.epr.map is None for a in shows)
+    return learns or (until == "assemble" and any(a.prompt.order == CALIBRATED for a in shows))
 
 
 def check(wanted: Sequence[Need], nodes: Sequence[Amounts]) -> None:

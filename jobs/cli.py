@@ -13,6 +13,7 @@ from typing import Any
 from jobs import interrupts
 from jobs.annotation.verbs import add_verbs
 from jobs.config.load import Config, load
+from jobs.config.storage import use
 from jobs.errors import INTERRUPTED, ConfigError, DualdivError
 from jobs.progress import Progress
 from jobs.redaction import redact
@@ -175,7 +176,11 @@ def _plan_options(verb: argparse.ArgumentParser) -> None:
 
 
 def _load(arguments: argparse.Namespace) -> Config:
-    return load(arguments.config, settings=arguments.set, limit=arguments.limit, out=arguments.out)
+    config = load(
+        arguments.config, settings=arguments.set, limit=arguments.limit, out=arguments.out
+    )
+    use(config.file.storage)
+    return config
 
 
 def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -200,7 +205,7 @@ def _rejects(number: int) -> str:
 
 def _plan(arguments: argparse.Namespace) -> dict[str, Any]:
     from jobs.plan import plan
-    from jobs.planning.cluster import machines_of
+    from jobs.planning.cluster import machines_of, machines_of_run
     from jobs.planning.rates import read_rates, write_rates
 
     for flag in ("rows", "calibrate"):
@@ -216,7 +221,7 @@ def _plan(arguments: argparse.Namespace) -> dict[str, Any]:
 
         measured = calibrate(
             config,
-            machines_of(config.file.cluster),
+            machines_of_run(config.file.cluster),
             rows=arguments.calibrate,
             until=arguments.until,
             progress=Progress(),

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from jobs import capacity
+from jobs import capacity, interrupts
 from jobs.config.cluster import ClusterConfig
 from jobs.config.storage import worker_variables
 from jobs.errors import ClusterError
@@ -22,6 +22,8 @@ WORKER_ENV = {
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
+    # A worker that asked for no GPU would see all of the node, and use one that others hold.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
 }
 RAY_ENV = {
     "RAY_AUTH_MODE": "disabled",
@@ -29,7 +31,6 @@ RAY_ENV = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 # How long what others hold must stay the same to be theirs, and how long it is waited for.
 SETTLE_S, SETTLE_MOST_S = 5.0, 30.0
@@ -65,12 +66,13 @@ def connected(config: ClusterConfig) -> Iterator[None]:
     # Ray refuses what its own runtime environment sets already, even to the same value.
     env = {key: value for key, value in env.items() if key not in _set_by_job()}
     try:
-        ray.init(
-            **options,
-            runtime_env={"env_vars": env},
-            logging_level=logging.ERROR,
-            log_to_driver=bool(os.environ.get("DUALDIV_WORKER_LOGS")),
-        )
+        with interrupts.kept():
+            ray.init(
+                **options,
+                runtime_env={"env_vars": env},
+                logging_level=logging.ERROR,
+                log_to_driver=bool(os.environ.get("DUALDIV_WORKER_LOGS")),
+            )
     except Exception as error:  # Ray has a dozen for this, and some are of no common kind.
         what = "Ray does not start" if address == "local" else "no Ray there"
         reason = f"{type(error).__name__}: {error}"

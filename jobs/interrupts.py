@@ -4,8 +4,10 @@ An exception raised by a signal handler is lost when the signal arrives inside a
 callback of a library. What was asked for is therefore remembered, and looked at between units.
 """
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 
 _asked = threading.Event()
 
@@ -21,6 +23,17 @@ def check() -> None:
     """Stop if a signal came and its exception did not get through."""
     if _asked.is_set():
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Answer as before after the block: a Ray that starts exits the process on SIGTERM instead."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is _on_signal and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _on_signal(*_: object) -> None:

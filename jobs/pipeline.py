@@ -24,7 +24,7 @@ from jobs.checks import check_config, remote_code
 from jobs.cluster import connected, nodes, ray_errors
 from jobs.config.load import Config
 from jobs.config.storage import use
-from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError
+from jobs.errors import INTERRUPTED, ClusterError, DataError, DualdivError, InvariantError
 from jobs.ledger import Ledger, fingerprint
 from jobs.nights import nightly
 from jobs.progress import Progress
@@ -129,6 +129,9 @@ def execute(
             lost = ClusterError(f"Ray gave out: {str(error).strip().splitlines()[0]}")
             _fail(run, lost)
             raise lost from error
+        except Exception as error:
+            _fail(run, error)
+            raise
         interrupts.check()
         return _end(run, until, before)
 
@@ -184,9 +187,13 @@ def _n_rejected(run: Run) -> int:
 
 def _fail(run: Run, error: BaseException) -> None:
     """Leave the reason in the manifest: `ray job` reports every failure as exit code 1."""
-    code = error.exit_code if isinstance(error, DualdivError) else INTERRUPTED
-    result = "failed" if isinstance(error, DualdivError) else "interrupted"
-    run.manifest |= {"result": result, "exit_code": code, "message": str(error) or result}
+    result = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+    message, code = str(error) or result, INTERRUPTED
+    if isinstance(error, DualdivError):
+        code = error.exit_code
+    elif result == "failed":
+        message, code = f"a bug of dualdiv: {error!r}", InvariantError.exit_code
+    run.manifest |= {"result": result, "exit_code": code, "message": message}
     run.manifest["finished"] = manifest.now()
     with contextlib.suppress(DualdivError):
         manifest.save(run.ledger.store, run.manifest)

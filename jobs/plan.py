@@ -4,11 +4,13 @@ Rows of Parquet files are exact; of text files they are estimated from the first
 rates that `plan --calibrate` measured, or on assumed ones (see `plan_rates`), and say so.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from inference.calibration import CONTENT_FREE, MAX_PERMUTATIONS
 from inference.kinds import ANSWERED_BY_OUTPUT
 from inference.prompts import PromptSpec, build
 from inference.tasks import Task
@@ -20,10 +22,10 @@ from jobs.config.storage import use
 from jobs.config.tables import TableConfig
 from jobs.embed import encoder_spec, identify
 from jobs.files.inputs import open_input
-from jobs.generating.content_free import prompts_planned
+from jobs.generating.content_free import prompts_planned, sets_planned
 from jobs.generating.engines import engine_spec, unpinned_spec
 from jobs.ledger import Ledger
-from jobs.orders.study import orders_planned
+from jobs.orders.study import n_places, orders_planned
 from jobs.planning.cluster import Machines, machines_of
 from jobs.planning.cost import Planned, cost, on_nodes
 from jobs.planning.models import absent_lines, mean_tokens_of, model_bytes, sizes_of
@@ -32,7 +34,8 @@ from jobs.planning.sparse import plan_sparse
 from jobs.planning.stage1 import Stage1Plan, enough_partitions, plan_settings
 from jobs.planning.text import plan_lines
 from jobs.progress import Progress
-from jobs.rank import learns, shows_nothing
+from jobs.prompting.work import CALIBRATED
+from jobs.rank import learns
 from jobs.readers.files import read_rows
 from jobs.readers.sources import SourceFile, find
 from jobs.spill import column_map, read_options
@@ -148,6 +151,8 @@ def prepared(
         for name, one in plan_sparse(config, tables, encoders).items()
     }
     arms = {arm.name: _arm(config, arm, tables, absent) for arm in config.arms}
+    for name in _taught_already(config):
+        arms[name] |= {"epr_prompts": 0, "epr_prompt_tokens": 0}
     plans = plan_settings(config, tables, encoders, machines=machines)
     return Planned(config, tables, encoders, sparse, arms, plans), changed
 
@@ -267,7 +272,7 @@ def _arm(
     key, engine = f"engines.{arm.engine}", config.file.engines[arm.engine]
     spec = (unpinned_spec if key in absent else engine_spec)(engine, key=key)
     mean_tokens = mean_tokens_of(spec, key=key, absent=absent)
-    k = 0 if shows_nothing(arm.stage2) else arm.stage2.k
+    k = n_places(arm)
     bare = [build(task, [], "", spec=PromptSpec())]
     text = mean_tokens(tables["corpus"]["sample_texts"])
     query = mean_tokens(tables["queries"]["sample_texts"])
@@ -287,10 +292,17 @@ def _arm(
     trials = n_maps * _trials(arm, tables["corpus"]["rows"])
     n_queries = tables["queries"]["rows"]
     orders = orders_planned(config, arm, n_queries)
+    neutral = prompts_planned(arm, n_queries, k=k)
+    if orders:
+        # Each order of the demonstrations is a list of its own.
+        neutral += orders["orders"] * prompts_planned(arm, orders["queries"], k=k)
+    tried = _orders_tried(arm, n_queries)
     return {
+        "calibration_prompts": tried,
+        "calibration_prompt_tokens": round(tried * (each - query)),
         "orders": orders,
         "order_prompt_tokens": round(each * orders["prompts"]) if orders else 0,
-        "content_free_prompts": prompts_planned(arm, n_queries, k=k),
+        "content_free_prompts": neutral,
         "epr_prompts": trials,
         "epr_prompt_tokens": round(trials * alone),
         "prompts": n_queries,
@@ -300,12 +312,36 @@ def _arm(
     }
 
 
+def _orders_tried(arm: Arm, n_queries: int) -> int:
+    """Prompts that the LLM scores to calibrate the order of each set of demonstrations."""
+    k = n_places(arm)
+    if arm.prompt.order != CALIBRATED or k < 2:
+        return 0
+    n_orders = min(math.factorial(k), MAX_PERMUTATIONS)
+    return sets_planned(arm, n_queries, k=k) * n_orders * len(CONTENT_FREE)
+
+
 def _trials(arm: Arm, n_rows: int) -> int:
     """Prompts that the LLM scores before a map is learned; `also` is not counted."""
     if not learns(arm) or arm.stage2.epr.map is not None:
         return 0
     pool = min(n_rows, arm.stage1.k1 or n_rows)
     return min(arm.stage2.epr.rows, pool) * max(0, min(arm.stage2.epr.candidates, pool - 1))
+
+
+def _taught_already(config: Config) -> list[str]:
+    """Arms whose map is learned from the very prompts of an arm before them."""
+    seen, found = set[str](), []
+    for arm in config.arms:
+        stage2, prompt = arm.stage2, arm.prompt
+        names = [arm.task, arm.encoder, arm.engine, arm.seed, stage2.ceiling]
+        asked = stage2.epr.model_dump_json(include={"rows", "also", "candidates"})
+        shown = [stage2.exclude_same_group, prompt.format, prompt.negative_pairs]
+        key = repr([names, arm.stage1.model_dump_json(), asked, shown])
+        if learns(arm) and stage2.epr.map is None:
+            found += [arm.name] if key in seen else []
+            seen.add(key)
+    return found
 
 
 def _done(config: Config) -> dict[str, int]:

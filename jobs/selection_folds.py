@@ -30,11 +30,14 @@ def check_folds(config: Config) -> None:
         return
     for arm in config.arms:
         where = f"arm {arm.name}: report.folds_of = selection"
-        for key in ("required", "given", "forbidden"):
-            if getattr(arm.stage1, key) is not None:
+        names = {f"stage1.{k}": getattr(arm.stage1, k) for k in ("required", "given", "forbidden")}
+        if arm.stage2.recall_by == "epr" and not arm.stage2.shows_nothing:
+            names["stage2.epr.also"] = arm.stage2.epr.also
+        for key, named in names.items():
+            if named is not None:
                 raise ConfigError(
-                    f"{where} does not go with stage1.{key}, which names rows that a fold may "
-                    "leave out. Leave one of them out."
+                    f"{where} does not go with {key}, which names rows that a fold may leave out. "
+                    "Leave one of them out."
                 )
         if arm.prompt.layout in ("anchor", "clustered") and not arm.stage2.shows_nothing:
             raise ConfigError(

@@ -196,7 +196,9 @@ def finish(
 
 def asked(workers: WorkersConfig) -> str:
     """What a worker asks for, in words."""
-    return f"{workers.cpus:g} CPUs and {workers.gpus or 0:g} GPUs"
+    text = f"{workers.cpus:g} CPUs and {workers.gpus or 0:g} GPUs"
+    own = {k: n for k, n in capacity.request(workers).items() if k not in capacity.KIND}
+    return f"{text}, {capacity.told(own)}" if own else text
 
 
 def _check_shared(run: Run, made: Sequence[Marker]) -> None:

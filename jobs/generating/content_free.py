@@ -53,11 +53,22 @@ def prompts_planned(arm: Arm, n_queries: int, *, k: int) -> int:
     """
     if arm.generate.calibrate == "none":
         return 0
+    return sets_planned(arm, n_queries, k=k) * len(arm.generate.content_free)
+
+
+def sets_planned(arm: Arm, n_queries: int, *, k: int) -> int:
+    """About how many lists of demonstrations an arm's prompts show.
+
+    Args:
+        arm: The arm.
+        n_queries: As for `prompts_planned`.
+        k: Demonstrations of a prompt.
+    """
     same = k == 0 or arm.stage2.condition_on == "all" or arm.stage2.method == "fixed"
     n_sets = 1 if same else n_queries
     if arm.prompt.layout == "clustered":
         n_sets = min(n_sets, arm.prompt.clusters)
-    return min(n_sets, n_queries) * len(arm.generate.content_free)
+    return min(n_sets, n_queries)
 
 
 def warn_of_many(run: Run, arm: Arm) -> None:

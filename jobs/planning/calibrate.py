@@ -9,7 +9,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jobs import manifest
+from jobs.config.cluster import WorkersConfig
 from jobs.config.load import Config
+from jobs.config.schema import Arm
 from jobs.ledger import Marker
 from jobs.plan import prepared
 from jobs.planning.cluster import Machines
@@ -64,38 +66,65 @@ def calibrate(
         planned, _ = prepared(sample, machines)
         there = Store(sample.out)
         measured = rates_of(
-            planned, manifest.load(there), there, core_flop=sgemm_flop(), wall_s=wall_s
+            planned,
+            manifest.load(there),
+            there,
+            machines=machines,
+            core_flop=sgemm_flop(),
+            wall_s=wall_s,
         )
         if until == "generate":
-            few = replace(sample, arms=_one_arm_an_engine(config))
+            few = replace(sample, arms=_one_arm_an_engine(sample))
             execute(few, until="generate", progress=progress)
-            measured["engines"] = engines_of(few, manifest.load(there))
+            measured["engines"] = engines_of(few, manifest.load(there), machines)
     finally:
         store.remove_tree(FOLDER)
     return measured
 
 
 def sample_of(config: Config, rows: int) -> Config:
-    """The first rows, without what no pace comes from: batches for annotators, further orders."""
+    """The first rows, without what no pace comes from, and what names arms or rows left out.
+
+    That is batches for annotators, further orders, folds, baselines, and lists of ids.
+    """
+    report = {"orders": None, "folds_of": "queries", "baselines": None}
     changes = {
         "out": f"{config.out.rstrip('/')}/{FOLDER}",
         "annotate": config.file.annotate.model_copy(update={"nightly": False}),
-        "report": config.file.report.model_copy(update={"orders": None}),
+        "report": config.file.report.model_copy(update=report),
     }
     file = config.file.model_copy(update=changes)
     limit = min(rows, config.limit or rows)
-    return replace(config, file=file, limit=limit, query_limit=min(SAMPLE_QUERIES, limit))
+    arms = tuple(_without_ids(arm) for arm in config.arms)
+    few = min(SAMPLE_QUERIES, limit)
+    return replace(config, file=file, arms=arms, limit=limit, query_limit=few)
 
 
-def _one_arm_an_engine(config: Config) -> tuple[Any, ...]:
-    first: dict[str, Any] = {}
+def _without_ids(arm: Arm) -> Arm:
+    """The arm without lists of ids, of which the sample need not have the rows."""
+    epr = arm.stage2.epr.model_copy(update={"also": None})
+    changes = {
+        "stage1": arm.stage1.model_copy(update=dict.fromkeys(("given", "required", "forbidden"))),
+        "stage2": arm.stage2.model_copy(update={"epr": epr}),
+    }
+    return arm.model_copy(update=changes)
+
+
+def _one_arm_an_engine(config: Config) -> tuple[Arm, ...]:
+    first: dict[str, Arm] = {}
     for arm in config.arms:
         first.setdefault(arm.engine, arm)
     return tuple(first.values())
 
 
 def rates_of(
-    planned: Planned, found: Mapping[str, Any], store: Store, *, core_flop: float, wall_s: float
+    planned: Planned,
+    found: Mapping[str, Any],
+    store: Store,
+    *,
+    machines: Machines,
+    core_flop: float,
+    wall_s: float,
 ) -> dict[str, Any]:
     """What a manifest of a run up to `select` says of its pace, memory and disk.
 
@@ -103,6 +132,7 @@ def rates_of(
         planned: What was counted of the sample before.
         found: The manifest.
         store: Of that run.
+        machines: That it ran on.
         core_flop: What a core multiplies in a second.
         wall_s: What the run took.
     """
@@ -114,7 +144,7 @@ def rates_of(
         "rows": planned.tables["corpus"]["rows"],
         "start_s": round(max(0.0, wall_s - seconds - _working_s(stages)), 2),
         "ingest": _ingest(stages["ingest"]),
-        "encoders": _encoders(planned, found),
+        "encoders": _encoders(planned, found, machines),
         "select": _select(planned, core_flop, seconds=seconds, chosen=chosen),
         "bytes_per_row": {n: bytes_of[n] / max(1, tables[n]["rows"]) for n in tables},
         "memory": {"measured": held(stages), "predicted": resident(planned)},
@@ -176,9 +206,9 @@ def _ingest(stage: Mapping[str, Any]) -> dict[str, float]:
     return pace
 
 
-def _encoders(planned: Planned, found: Mapping[str, Any]) -> dict[str, Any]:
+def _encoders(planned: Planned, found: Mapping[str, Any], machines: Machines) -> dict[str, Any]:
     """By name, in which order the stage embeds; a pace counts for the device it was measured on."""
-    resources = planned.config.file.cluster.embed
+    unit, count = _device(planned.config.file.cluster.embed, machines, 1.0)
     rates = {}
     stretches = found["stages"]["embed"]["stretches"]
     for name, one in zip(sorted(planned.encoders), stretches, strict=True):
@@ -186,7 +216,6 @@ def _encoders(planned: Planned, found: Mapping[str, Any]) -> dict[str, Any]:
         n_tokens = sum(entry[table]["n_tokens"] for table in ("corpus", "queries"))
         n_rows = sum(marker.rows for marker in markers_in(entry))
         pace = n_tokens / max(1e-3, one["worker_seconds"] - one["load_seconds"])
-        unit, count = ("gpu", resources.gpus) if resources.gpus else ("core", resources.cpus)
         rates[name] = {
             "tokens_per_s": {unit: pace / count},
             "tokens_per_row": n_tokens / max(1, n_rows),
@@ -194,6 +223,12 @@ def _encoders(planned: Planned, found: Mapping[str, Any]) -> dict[str, Any]:
             "bytes_per_row": _bytes(entry) / max(1, n_rows),
         }
     return rates
+
+
+def _device(workers: WorkersConfig, machines: Machines, gpus: float) -> tuple[str, float]:
+    """What a worker computed on, and how many of it: it takes GPUs without being told to."""
+    held = machines.gpus_of(workers, gpus)
+    return ("gpu", held) if held else ("core", workers.cpus)
 
 
 def _select(planned: Planned, core_flop: float, *, seconds: float, chosen: int) -> dict[str, float]:
@@ -208,20 +243,22 @@ def _select(planned: Planned, core_flop: float, *, seconds: float, chosen: int) 
     }
 
 
-def engines_of(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
+def engines_of(config: Config, found: Mapping[str, Any], machines: Machines) -> dict[str, Any]:
     """The pace of every LLM, by a manifest of a run up to `generate`.
 
     Args:
         config: Of that run.
         found: Its manifest.
+        machines: That it ran on.
     """
-    resources = config.file.cluster.generate
+    workers = config.file.cluster.generate
     rates = {}
     for arm in config.arms:
         markers = markers_in(found["outputs"][arm.name])
         tokens = sum(marker.stats["prompt_tokens"] for marker in markers)
         seconds = sum(marker.stats["wall_s"] for marker in markers)
-        unit, count = ("gpu", resources.gpus) if resources.gpus else ("core", resources.cpus)
+        parallel = config.file.engines[arm.engine].tensor_parallel_size
+        unit, count = _device(workers, machines, float(parallel))
         rates[arm.engine] = {"tokens_per_s": {unit: tokens / max(1e-3, seconds) / count}}
     loads = sum(one["load_seconds"] for one in found["stages"]["generate"]["stretches"])
     for one in rates.values():

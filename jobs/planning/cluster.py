@@ -150,11 +150,17 @@ def machines_of(
             raise ConfigError(f"--{flag} {value:g}: wanted at least {least}.")
     node = Node(
         here.cpus if cpus is None else cpus,
-        here.gpus if gpus is None else gpus,
+        (here.gpus if cpus is None else 0.0) if gpus is None else gpus,
         _bytes(memory) if memory is not None else (here.memory_bytes if cpus is None else None),
     )
     source = "this machine" if all(one is None for one in told) else "told"
     return Machines((node,) * (nodes or 1), source)
+
+
+def machines_of_run(config: ClusterConfig) -> Machines:
+    """The cluster that a run has today: a Ray of its own does not grow to `cluster.nodes`."""
+    address = os.environ.get("RAY_ADDRESS") or config.address
+    return machines_of(config.model_copy(update={"nodes": None}) if address == "local" else config)
 
 
 def _declared(group: NodesConfig) -> Node:
@@ -171,7 +177,19 @@ def _bytes(memory: str) -> int:
 
 def _this_machine(config: ClusterConfig) -> Node:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Node(float(config.cpus or len(os.sched_getaffinity(0))), 0.0, memory)
+    return Node(float(config.cpus or len(os.sched_getaffinity(0))), _gpus_here(), memory)
+
+
+def _gpus_here() -> float:
+    """GPUs of this machine, as a Ray that starts here counts them."""
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+
+    kind: Any = get_accelerator_manager_for_resource("GPU")
+    found, visible = (
+        kind.get_current_node_num_accelerators(),
+        kind.get_current_process_visible_accelerator_ids(),
+    )
+    return float(found if visible is None else min(found, len(visible)))
 
 
 def _joined(config: ClusterConfig, address: str) -> Machines:

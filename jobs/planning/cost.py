@@ -114,7 +114,7 @@ def _start_s(rates: Rates) -> float:
 
 
 def _prompt_tokens(arm: Mapping[str, Any]) -> int:
-    asked = arm["prompt_tokens"] + arm["order_prompt_tokens"]
+    asked = arm["prompt_tokens"] + arm["order_prompt_tokens"] + arm["calibration_prompt_tokens"]
     return int(asked + arm["content_free_prompts"] * CONTENT_FREE_TOKENS)
 
 

@@ -34,7 +34,10 @@ def plan_sparse(
             users.setdefault(name, []).append(arm)
     planned = {}
     for name, arms in users.items():
-        records = sum(_pools(arms, tables["corpus"]["rows"]))
+        # A selection repeated for each fold has a pool in each.
+        report = config.file.report
+        n_folds = report.folds if report.folds_of == "selection" else 1
+        records = n_folds * sum(_pools(arms, tables["corpus"]["rows"]))
         queries = tables["queries"]["rows"]
         mean = max(encoders[arm.encoder]["tokens_mean"] for arm in arms)
         planned[name] = {

@@ -66,6 +66,11 @@ def _arms(arms: Mapping[str, Any]) -> list[str]:
                 f"{name}: about {arm['epr_prompts']:,} prompts with one demonstration, to learn "
                 "what helps (stage2.epr)"
             )
+        if arm["calibration_prompts"]:
+            lines.append(
+                f"{name}: about {arm['calibration_prompts']:,} prompts to calibrate orders "
+                "(prompt.order); layout clustered has few sets"
+            )
         lines.append(
             f"{name}: {arm['prompts']:,} prompts of about {arm['prompt_tokens_mean']:.0f} tokens "
             f"(at most {arm['max_prompt_tokens']:,})"

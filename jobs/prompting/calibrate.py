@@ -155,8 +155,8 @@ def _units(
     for begin in sorted({key[:KEY_DIGITS] for key in sets}):
         mine = {key: ids for key, ids in sets.items() if key.startswith(begin)}
         texts = [records[row_id] for row_id in sorted({i for ids in mine.values() for i in ids})]
-        weights = plain_engine(spec)["weights"]
-        mark = fingerprint("calibrate", VERSION, mine, texts, task, prompt, weights, arm.seed)
+        engine = plain_engine(spec)
+        mark = fingerprint("calibrate", VERSION, mine, texts, task, prompt, engine, arm.seed)
         unit = Unit(f"orders/{mark}", "orders", mark)
         payload = {
             "unit": asdict(unit),

@@ -277,8 +277,6 @@ class Workers:
 
     def _call(self, calls: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         """Make all calls at once; results in their order."""
-        import ray
-
         waiting = [self._actors[i].call.remote(method, *args) for i, method, args in calls]
         names = [f"{_name(method, args)} on actor {i}" for i, method, args in calls]
         results = []
@@ -286,22 +284,20 @@ class Workers:
             for (number, method, args), reference in zip(calls, waiting, strict=True):
                 try:
                     results.append(_checked(_got(reference)))
-                except ray.exceptions.RayActorError as error:
+                except _gone() as error:
                     results.append(self._again(number, method, args, error))
                 self._stretch.pending.pop(names[len(results) - 1], None)
         return results
 
     def _again(self, number: int, method: str, args: tuple[Any, ...], cause: Exception) -> Any:
         """Repeat a call that died with its actor, on a new one that was told the same."""
-        import ray
-
         for _ in range(MAX_RESTARTS + 1):
             if self._deaths[number] >= MAX_RESTARTS:
                 break
             try:
                 self._revive(number, starting=method == "start")
                 return _checked(_got(self._actors[number].call.remote(method, *args)))
-            except ray.exceptions.RayActorError as error:
+            except _gone() as error:
                 cause = error
         raise ClusterError(
             f"select: one of its actors died {self._deaths[number] + 1} times, last with: {cause}. "
@@ -314,7 +310,7 @@ class Workers:
 
         try:
             ray.get(self._actors[number].call.remote("ready"))
-        except ray.exceptions.RayActorError:
+        except _gone():
             self._deaths[number] += 1
             self._actors[number] = self._successor(number)
             self._await([self._actors[number]])
@@ -337,6 +333,13 @@ class Workers:
             return actor
         ray.kill(actor)
         return self._new(number, cpus=0)
+
+
+def _gone() -> tuple[type[Exception], ...]:
+    """What a call on an actor that is gone raises; one that Ray killed for memory has its own."""
+    from ray import exceptions
+
+    return exceptions.RayActorError, exceptions.OutOfMemoryError
 
 
 def _name(method: str, args: tuple[Any, ...]) -> str:

@@ -1,12 +1,14 @@
 """The worker's side of watching: what it is at, what it counted, and that it lives.
 
 A thread of the worker tells the board every few seconds. What counts as a sign of work: rows
-counted, units finished, and processor time or reading of this process while it is at a unit. A
-model that loads, and a long choice in one partition, are thus no stall; a process that waits for
+counted, units finished, and processor time, reading or writing of this process at a unit, with
+the processor time of what it started: on a GPU vLLM computes in a process of its own. A model that
+loads or is fetched, and a long choice in one partition, are thus no stall; a process that waits for
 something that never comes is one.
 """
 
 import contextlib
+import glob
 import os
 import socket
 import threading
@@ -22,7 +24,7 @@ from jobs.watching.memory import peak_bytes, restart_peak
 BEAT_S = 5.0
 # Of an interval: an idle Ray worker uses some hundredths of a slow core.
 BUSY_SHARE = 0.1
-BUSY_READ_BYTES = 2**20
+BUSY_BYTES = 2**20
 
 Report = dict[str, Any]
 
@@ -154,7 +156,7 @@ def _one_beat(
     """Tell the board, unless nothing was to be told last time either.
 
     Args:
-        before: Processor seconds and bytes read at the last beat.
+        before: Processor seconds, and bytes read and written, at the last beat.
         now: The same now.
         was_idle: Whether the process was at no unit then.
 
@@ -162,8 +164,8 @@ def _one_beat(
         `now`, and whether it is at none.
     """
     idle = _process.at is None
-    used, read = now[0] - before[0], now[1] - before[1]
-    if not idle and (used > BUSY_SHARE * _process.beat_s or read > BUSY_READ_BYTES):
+    used, moved = now[0] - before[0], now[1] - before[1]
+    if not idle and (used > BUSY_SHARE * _process.beat_s or moved > BUSY_BYTES):
         _process.busy += 1
     if not (idle and was_idle):
         with contextlib.suppress(Exception):  # Ray is going down, or the board is being replaced.
@@ -172,8 +174,28 @@ def _one_beat(
 
 
 def _spent() -> tuple[float, int]:
-    """Processor seconds, less those of this thread, and bytes read, of this process so far."""
-    read = 0
+    """Processor seconds, less those of this thread, and bytes read and written, of this process.
+
+    Seconds of processes that it started and that still live count as its own.
+    """
+    n_bytes = 0
     with contextlib.suppress(OSError), open("/proc/self/io", encoding="ascii") as file:
-        read = int(file.readline().split()[1])
-    return time.process_time() - time.thread_time(), read
+        # What comes over a network is counted where it is written: a model that is fetched.
+        n_bytes = sum(int(file.readline().split()[1]) for _ in ("rchar", "wchar"))
+    return time.process_time() - time.thread_time() + _seconds_below(os.getpid()), n_bytes
+
+
+def _seconds_below(pid: int) -> float:
+    """Processor seconds of the living descendants of a process."""
+    total = 0.0
+    for thread in glob.glob(f"/proc/{pid}/task/*/children"):
+        with contextlib.suppress(OSError):  # A thread or a process that has just ended.
+            with open(thread, encoding="ascii") as file:
+                children = file.read().split()
+            for child in children:
+                with open(f"/proc/{child}/stat", encoding="utf-8", errors="replace") as file:
+                    # The name in brackets may hold anything; what follows it is the third field.
+                    fields = file.read().rpartition(")")[2].split()
+                total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                total += _seconds_below(int(child))
+    return total

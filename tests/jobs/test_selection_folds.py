@@ -158,6 +158,10 @@ def config(tmp_path):
     [
         ({"stage1": {"required": ["r1"]}}, "does not go with stage1.required"),
         ({"stage1": {"forbidden": ["r1"]}}, "does not go with stage1.forbidden"),
+        (
+            {"stage2": {"recall_by": "epr", "epr": {"also": ["r1"]}}},
+            "does not go with stage2.epr.also",
+        ),
         ({"prompt": {"layout": "anchor"}}, "does not go with prompt.layout = anchor"),
     ],
 )
@@ -165,3 +169,4 @@ def test_what_names_rows_or_shares_them_over_folds_is_refused(config, arm, words
     with pytest.raises(ConfigError, match=words):
         check_folds(config(arm))
     check_folds(config({}))
+    check_folds(config({"stage2": {"epr": {"also": ["r1"]}}}))

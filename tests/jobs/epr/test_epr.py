@@ -455,6 +455,15 @@ def test_the_plan_counts_what_the_llm_is_asked_first(taught):
     assert "epr" not in said["seconds"]
 
 
+def test_the_plan_counts_prompts_that_arms_share_once(taught):
+    taught.config["grid"] = {"repeat": [0, 1]}
+    said = plan(load(taught.path), progress=Progress(quiet=True))["arms"]
+    assert [arm["epr_prompts"] for arm in said.values()] == [40 * 8, 0]
+    taught.config["grid"] = {"seed": [0, 1]}
+    said = plan(load(taught.path), progress=Progress(quiet=True))["arms"]
+    assert [arm["epr_prompts"] for arm in said.values()] == [40 * 8, 40 * 8]
+
+
 def test_prompts_are_written_from_the_maps_ranking(taught):
     _, manifest = taught.execute("assemble")
     rows = ranked(taught)

@@ -59,6 +59,7 @@ def planned(config, *, rows=1_000_000):
         "epr_prompts": 0,
         "epr_prompt_tokens": 0,
         "order_prompt_tokens": 0,
+        "calibration_prompt_tokens": 0,
     }
     return Planned(config, tables, {"mini": encoder}, {}, {"a": arm}, {})
 

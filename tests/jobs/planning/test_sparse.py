@@ -35,6 +35,12 @@ def test_queries_and_each_pool_are_read_once_whatever_the_number_of_arms(config)
     ]
 
 
+def test_a_selection_repeated_for_each_fold_has_a_pool_in_each(config):
+    config.config["report"] = {"folds_of": "selection", "folds": 3}
+    planned = plan_sparse(load(config.path), TABLES, ENCODERS)
+    assert planned["s"]["records"] == 3 * (20 + 1000)
+
+
 def test_no_arm_that_recalls_by_one_plans_none(config):
     config.config["arms"] = config.config["arms"][3:]
     assert plan_sparse(load(config.path), TABLES, ENCODERS) == {}

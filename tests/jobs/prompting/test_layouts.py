@@ -1,15 +1,22 @@
 """Layouts, orders and contrasts from config to prompts, on real vectors and a real tokenizer."""
 
 import zlib
+from dataclasses import replace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from inference.engine import Completion, VllmEngine
-from jobs.generating.engines import tokenizer_of
+from jobs.config.load import load
+from jobs.generating.engines import engine_spec, tokenizer_of
+from jobs.ledger import Ledger, Unit
+from jobs.progress import Progress
 from jobs.prompting import calibrate
+from jobs.prompting.pool_texts import SHOWN_COLUMNS
 from jobs.prompting.work import set_key
+from jobs.run import Run, Table
 from tests.inference.llm_fakes import FakeLlm
-from tests.jobs.conftest import write_jsonl
+from tests.jobs.conftest import Project, write_jsonl
 
 
 def prompts(project, arm):
@@ -75,6 +82,23 @@ def by_text(text, sampling):
 def start_fake(spec):
     tokenizer = tokenizer_of(spec.model, spec.revision)
     return VllmEngine(spec, start=lambda _: FakeLlm(by_text, tokenizer), start_pause_s=0.0)
+
+
+def test_another_dtype_of_the_llm_calibrates_orders_anew(tmp_path, monkeypatch):
+    config = load(Project(tmp_path).path)
+    run = Run(config, Ledger(config.out), Progress(quiet=True))
+    run.tables["corpus"] = Table("corpus", (), 1)
+    texts = {name: ["a", "b"] for name in SHOWN_COLUMNS}
+    run.pool = run.ledger.commit(Unit("pool", "pool", "p"), pa.table(texts))
+    shown = pa.table({"demonstration_ids": [["a", "b"]]})
+    drafts = [run.ledger.commit(Unit("prompts", "part", "d"), shown)]
+    spec = engine_spec(config.file.engines["smollm2"], key="engines.smollm2")
+    units = [
+        calibrate._units(run, config.arms[0], replace(spec, **change), drafts)
+        for change in ({}, {"dtype": "bfloat16"}, {"max_num_seqs": 3})
+    ]
+    first, other, slower = [unit for ((unit, _),) in units]
+    assert first == slower != other
 
 
 def test_calibrated_prompts_show_the_sets_of_the_draft_in_one_order_each(project, monkeypatch):

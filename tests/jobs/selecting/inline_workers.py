@@ -17,15 +17,21 @@ class ActorDied(Exception):
     """Stands for `ray.exceptions.RayActorError`."""
 
 
+class KilledForMemory(Exception):
+    """Stands for `ray.exceptions.OutOfMemoryError`, which is no `RayActorError`."""
+
+
 class InlineRay:
     """Stands in for the module `ray` inside a `with` block.
 
     Attributes:
         calls: How often each method of an actor was called.
         deaths: Calls at which an actor was lost, as (method, number of the call).
+        death: What such a call raises.
     """
 
-    exceptions = SimpleNamespace(RayActorError=ActorDied)
+    exceptions = SimpleNamespace(RayActorError=ActorDied, OutOfMemoryError=KilledForMemory)
+    death = ActorDied
 
     def __init__(self, *, lose=(), cpus=64):
         """Lose the actor that gets the n-th call of a method, for each (method, n) in `lose`."""
@@ -52,7 +58,7 @@ class InlineRay:
         return _Reference(shipped(value))
 
     def get(self, reference):
-        if isinstance(reference.value, ActorDied):
+        if isinstance(reference.value, (ActorDied, KilledForMemory)):
             raise reference.value
         return reference.value
 
@@ -91,7 +97,7 @@ class _Actor:
     def _call(self, method, *args):
         self.dead = self.dead or self._ray.dies(method)
         if self.dead:
-            return _Reference(ActorDied(f"lost at {method}"))
+            return _Reference(self._ray.death(f"lost at {method}"))
         plain = [one.value if isinstance(one, _Reference) else shipped(one) for one in args]
         return _Reference(shipped(self._held.call(method, *plain)))
 

@@ -21,7 +21,7 @@ from tests.jobs.selecting.embedded_corpus import (
     ids_for,
     without_times,
 )
-from tests.jobs.selecting.inline_workers import InlineRay
+from tests.jobs.selecting.inline_workers import InlineRay, KilledForMemory
 from tests.selection.asking import ask
 from tests.selection.literal import terms
 
@@ -117,6 +117,13 @@ def test_a_lost_worker_changes_nothing(corpus, expected, name, method, number):
     found = corpus.select(**SETTINGS[name], spread={"actors": 3}, lose=[(method, number)])
     assert found.ray.deaths == [(method, number)]
     assert found.answer == expected[name]
+
+
+def test_a_worker_that_ray_killed_for_memory_is_replaced_too(corpus, expected, monkeypatch):
+    monkeypatch.setattr(InlineRay, "death", KilledForMemory)
+    found = corpus.select(**SETTINGS["plain"], spread={"actors": 3}, lose=[("add_many", 14)])
+    assert found.ray.deaths
+    assert found.answer == expected["plain"]
 
 
 def test_arms_that_share_their_workers_do_not_disturb_each_other(corpus, expected):

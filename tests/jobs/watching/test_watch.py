@@ -1,6 +1,8 @@
 """The watch: a worker that waits is a stall, one that computes is none; what others can read."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -17,7 +19,7 @@ from jobs.ledger import Ledger, Unit
 from jobs.progress import Progress
 from jobs.selecting.workers import _got
 from jobs.storage import Store
-from jobs.units import run_units
+from jobs.units import asked, run_units
 from jobs.watching import pulse
 from jobs.watching import watch as watching
 from jobs.watching.board import board
@@ -151,6 +153,32 @@ def test_computing_and_reading_are_signs_of_work_and_waiting_is_none(
     stretch.moved = time.monotonic() - 100
     stretch.hear(told)
     assert (stretch.idle_s < 50) == works
+
+
+def test_what_a_process_started_computes_for_it(monkeypatch):
+    still = SimpleNamespace(process_time=lambda: 0.0, thread_time=lambda: 0.0)
+    monkeypatch.setattr(pulse, "time", still)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        try:
+            before, _ = pulse._spent()
+            until = time.monotonic() + 30
+            while pulse._spent()[0] < before + 0.2 and time.monotonic() < until:
+                time.sleep(0.1)
+            assert pulse._spent()[0] >= before + 0.2
+        finally:
+            child.kill()
+
+
+def test_what_is_fetched_to_a_disk_is_a_sign_of_work(tmp_path):
+    _, before = pulse._spent()
+    (tmp_path / "weights").write_bytes(bytes(4 * pulse.BUSY_BYTES))
+    assert pulse._spent()[1] - before > 4 * pulse.BUSY_BYTES
+
+
+def test_a_worker_asks_for_memory_and_own_resources_in_words_too():
+    assert asked(WorkersConfig(cpus=2)) == "2 CPUs and 0 GPUs"
+    large = WorkersConfig(gpus=0.5, memory="4GiB", resources={"tpu": 1.0})
+    assert asked(large) == "1 CPUs and 0.5 GPUs, 1 tpu, 4.0 GiB of memory"
 
 
 def test_an_idle_worker_says_so_once(told_to):
