@@ -11,7 +11,7 @@ from inference.tasks import Task
 from jobs import lock, manifest
 from jobs.annotation.corpus_rows import rows_by_id
 from jobs.annotation.finished import finished
-from jobs.annotation.judge import Judged, Known, Policy, counts, judged
+from jobs.annotation.judge import Answer, Judged, Known, Policy, counts, judged
 from jobs.annotation.labels import (
     FOLDER,
     IMPORT_SCHEMA,
@@ -23,7 +23,7 @@ from jobs.annotation.labels import (
     labels_of,
 )
 from jobs.annotation.log import append
-from jobs.annotation.question import answer_of
+from jobs.annotation.question import answer_field, answer_of
 from jobs.annotation.returned import ReturnedFile, read_returned
 from jobs.annotation.sources import SourceBytes, source_bytes
 from jobs.nights.candidate_rows import sent_rows
@@ -173,12 +173,19 @@ def _candidates_by_stripped(run: Run) -> dict[str, str]:
 
 
 def _known(row: Mapping[str, Any], label: Label | None, tasks: Sequence[Task]) -> Known:
-    text = row["input"] or ""
     checksum = input_checksum(row["input"])
-    if label is not None and label.input_checksum == checksum:
-        said = label.output if label.label is None else label.label
-        return Known(row["id"], text, checksum, said, label.source)
-    return Known(row["id"], text, checksum, answer_of(list(tasks), dict(row)), "the corpus")
+    if label is not None and label.input_checksum != checksum:
+        label = None
+    answers: dict[bool, Answer] = {}
+    for by_output, field in ((False, "label"), (True, "output")):
+        mine = [task for task in tasks if answer_field(task) == field]
+        said = None if label is None else getattr(label, field)
+        source = "the corpus" if label is None or said is None else label.source
+        now = dict(row) if said is None else {**row, field: said}
+        # Read anew: the tasks may have other labels by now than when it was imported.
+        if (answer := answer_of(mine, now)) is not None:
+            answers[by_output] = Answer(answer, source)
+    return Known(row["id"], row["input"] or "", checksum, answers)
 
 
 def _table(verdicts: Sequence[Judged], stats: Mapping[str, Any]) -> pa.Table:
