@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from jobs import embed, select
 from jobs.checks import check_config
 from jobs.cli import main
 from jobs.config.load import load
@@ -67,6 +68,31 @@ def test_a_killed_night_is_made_once_and_no_twin_of_it_is_proposed_on_the_next(s
 
     (shift.out / "batches/0001/candidates.done.json").unlink()
     assert shift.run_code("annotate") == 3
+
+
+def test_what_was_chosen_last_can_be_exported_after_a_run_that_was_killed(
+    shift, monkeypatch, capsys
+):
+    shift.config["annotate"]["nightly"] = False
+    shift.arrive(texts(20, 0), night=1)
+    assert shift.run_code("select") == 0
+    chosen = ids(shift.export())
+    shift.arrive(texts(20, 1), night=2)
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(embed, "finish", killed)
+        assert shift.run_code("select") == 130
+    assert ids(shift.export()) == chosen
+    capsys.readouterr()
+    assert main(["export", str(shift.out), "--suggest", "--to", str(shift.root / "s.csv")]) == 3
+    assert "the last run ended in between" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(select, "_select", killed)
+        assert shift.run_code("select") == 130
+    assert ids(shift.export()) == chosen
 
 
 def test_labels_make_a_night_expiry_brings_rows_back_and_what_is_gone_stays_in_the_pool(shift):
