@@ -126,6 +126,22 @@ def test_labels_make_a_night_expiry_brings_rows_back_and_what_is_gone_stays_in_t
     assert {row["id"]: back[row["id"]] for row in lost} == dict.fromkeys(ids(lost), 2)
 
 
+def test_white_space_around_the_id_of_a_text_that_is_gone_is_no_matter(shift):
+    shift.arrive(texts(12, 0), night=1)
+    path = shift.root / "corpus" / "0001.jsonl"
+    path.write_text(path.read_text().replace('"n01-1', '" n01-1'))
+    shift.night()
+    first = shift.export()
+    assert {row["id"][0] for row in first} == {" ", "n"}
+    shift.arrive(texts(12, 1), night=2)
+    path.unlink()
+    shift.night()
+    back = [{**row, "id": f"{row['id']} ".lstrip()} for row in answered(first)]
+    shift.bring_back("one", back)
+    shift.night()
+    assert {row["id"] for row in shift.pool()} == set(ids(first))
+
+
 def test_a_night_keeps_to_its_budget_and_to_what_may_be_out(shift):
     shift.config["corpus"]["columns"]["cost"] = "cost"
     shift.config["stage1"] = {"k1": None, "budget": 7, "lambda": 0.001, "lambda_scale": "mean"}
