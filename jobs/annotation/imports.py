@@ -163,7 +163,8 @@ def known_rows(run: Run, ids: Collection[str], tasks: Sequence[Task]) -> dict[st
 def _rows_as_sent(run: Run, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Rows by id. A label is about the text that was sent, also where that is gone by now."""
     rows, sent = rows_by_id(run, ids, ["input", "label", "output"]), sent_rows(run, ids)
-    return rows | {i: one for i, one in sent.items() if rows.get(i, {}).get("input") != one["input"]}
+    gone = {i: one for i, one in sent.items() if rows.get(i, {}).get("input") != one["input"]}
+    return rows | gone
 
 
 def _candidates_by_stripped(run: Run) -> dict[str, str]:

@@ -142,6 +142,16 @@ def test_white_space_around_the_id_of_a_text_that_is_gone_is_no_matter(shift):
     assert {row["id"] for row in shift.pool()} == set(ids(first))
 
 
+def test_a_night_tells_new_rows_and_labels_from_columns_and_retired_ones(shift):
+    shift.arrive(texts(12, 0), night=1, source="web")
+    shift.night()
+    assert main(["pool", "retire", str(shift.out), ids(shift.batches()[0])[0]]) == 0
+    shift.config["corpus"]["columns"]["keep"] = ["source"]
+    shift.arrive(texts(5, 1), night=2, source="web")
+    facts = shift.night()["night"]
+    assert (facts["new_rows"], facts["gone_rows"], facts["new_labels"]) == (5, 0, 0)
+
+
 def test_a_night_keeps_to_its_budget_and_to_what_may_be_out(shift):
     shift.config["corpus"]["columns"]["cost"] = "cost"
     shift.config["stage1"] = {"k1": None, "budget": 7, "lambda": 0.001, "lambda_scale": "mean"}
