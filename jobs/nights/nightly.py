@@ -93,7 +93,8 @@ def serve_pool(run: Run, batches: Sequence[Batch]) -> None:
     wanted = [row_id for row_id in dict.fromkeys(sent) if row_id in in_pool]
     ids, vectors = vectors_of(run, arm.encoder, batches, wanted)
     encoder_id = run.encoder_ids[arm.encoder]
-    mark = fingerprint("served", VERSION, run.pool.checksum, encoder_id, ids)
+    depends = [run.pool.checksum, encoder_id, ids, vectors.shape[1]]
+    mark = fingerprint("served", VERSION, depends)
     unit = Unit(f"candidates/{mark}", "candidates", mark)
     storage = encoder_spec(run.config.file.encoders[arm.encoder], key=arm.encoder).storage
     table = pa.table({"id": pa.array(ids, pa.string()), "vector": to_lists(vectors, storage)})

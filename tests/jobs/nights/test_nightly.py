@@ -1,17 +1,21 @@
 """Night by night: batches that build upon each other, reruns, expiry, and the pool they make."""
 
+import functools
 import random
 
 import pytest
 
-from jobs import embed, select
+from inference.engine import VllmEngine
+from jobs import embed, generate, pipeline, select
 from jobs.checks import check_config
 from jobs.cli import main
 from jobs.config.load import load
+from jobs.generate import GenerateWork
 from jobs.nights import nightly
 from jobs.orders.study import studied
 from jobs.planning.calibrate import sample_of
 from tests.jobs.nights.night_shift import NightShift, right_label, text_of
+from tests.jobs.test_generate import FakeLlm
 
 
 @pytest.fixture
@@ -150,6 +154,26 @@ def test_a_night_tells_new_rows_and_labels_from_columns_and_retired_ones(shift):
     shift.arrive(texts(5, 1), night=2, source="web")
     facts = shift.night()["night"]
     assert (facts["new_rows"], facts["gone_rows"], facts["new_labels"]) == (5, 0, 0)
+
+
+def test_the_page_is_made_before_the_first_label_comes_and_after(shift, monkeypatch):
+    def start(spec):
+        return VllmEngine(spec, start=lambda _: FakeLlm(), start_pause_s=0.0)
+
+    monkeypatch.setattr(pipeline, "ray_errors", lambda: ())
+    monkeypatch.setattr(generate, "GenerateWork", functools.partial(GenerateWork, start=start))
+    shift.config |= {
+        "generate": {"decoder": "generate"},
+        "report": {"map_rows": 0},
+        "arms": [
+            {"name": "zero-shot", "stage1": "none", "stage2": "zero-shot"},
+            {"name": "main"},
+        ],
+    }
+    shift.arrive(texts(20, 0), night=1)
+    assert shift.night("report")["pool"]["rows"] == 0
+    shift.bring_back("one", answered(shift.export()))
+    assert shift.night("report")["pool"]["rows"] == 8
 
 
 def test_a_night_keeps_to_its_budget_and_to_what_may_be_out(shift):
