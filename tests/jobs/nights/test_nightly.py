@@ -168,6 +168,7 @@ def test_the_page_is_made_before_the_first_label_comes_and_after(shift, monkeypa
         "arms": [
             {"name": "zero-shot", "stage1": "none", "stage2": "zero-shot"},
             {"name": "main"},
+            {"name": "anchored", "prompt": {"layout": "anchor"}},
         ],
     }
     shift.arrive(texts(20, 0), night=1)
