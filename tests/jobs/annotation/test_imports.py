@@ -15,7 +15,7 @@ from jobs.annotation.written import WRITERS
 from jobs.cli import main
 from jobs.errors import ClusterError, ConfigError, DataError
 from tests.jobs.annotation.returned_files import DIRTY, UNUSABLE, spans
-from tests.jobs.annotation.tree import COLOURS, QUIET, Tree, colours
+from tests.jobs.annotation.tree import COLOURS, QUIET, ROWS, Tree, colours
 
 
 @pytest.fixture
@@ -254,6 +254,20 @@ def test_a_label_of_another_text_does_not_count(tree, tmp_path):
     assert "about another text" in changed.warnings[0]
     take_in(changed, changed.file("y.csv", "id,label\nb,red\n"))
     assert changed.annotate()["b"]["label"] == "red"
+
+
+def test_a_label_that_the_corpus_spells_otherwise_is_no_other_label(tree, tmp_path):
+    take_in(tree, tree.file("x.csv", "id,label\nb,red\nc,red\n"))
+    rows = [
+        {"id": "b", "input": ROWS[1]["input"], "label": "Crimson"},
+        {"id": "c", "input": ROWS[2]["input"], "label": "blue"},
+    ]
+    (tmp_path / "later").mkdir()
+    later = Tree(tmp_path / "later", rows, angles=[0, 9], candidates={"main": ["b", "c"]})
+    for name in ("labels/import-0001.parquet", "labels/import-0001.done.json"):
+        later.ledger.store.write_bytes(name, tree.ledger.store.read_bytes(name))
+    assert {row["label"] for row in later.annotate().values()} == {"red"}
+    assert "1 candidates have an imported label that is not the corpus's ('c'" in later.warnings[0]
 
 
 def test_a_live_run_and_a_missing_file_are_told(tree):
