@@ -1,6 +1,7 @@
 """Night by night: batches that build upon each other, reruns, expiry, and the pool they make."""
 
 import functools
+import json
 import random
 
 import pytest
@@ -175,6 +176,21 @@ def test_the_page_is_made_before_the_first_label_comes_and_after(shift, monkeypa
     assert shift.night("report")["pool"]["rows"] == 0
     shift.bring_back("one", answered(shift.export()))
     assert shift.night("report")["pool"]["rows"] == 8
+
+
+def test_records_whose_rows_are_gone_are_compared_by_what_was_sent(shift, capsys):
+    one, *others = texts(3, 0)
+    shift.arrive([one, " ".join(reversed(one.split())), *others], night=1)
+    shift.night()
+    shift.bring_back("one", answered(shift.export()))
+    (shift.root / "corpus" / "0001.jsonl").unlink()
+    shift.arrive(texts(4, 1), night=2)
+    shift.night()
+    capsys.readouterr()
+    assert main(["pool", "check", str(shift.out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["findings"]
+    near = [(f["id"], f["other"]) for f in found if f["check"] == "near_duplicate_cosine"]
+    assert near == [("n01-0", "n01-1")]
 
 
 def test_a_night_keeps_to_its_budget_and_to_what_may_be_out(shift):
