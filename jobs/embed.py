@@ -33,11 +33,12 @@ ROLES: dict[str, Literal["document", "query"]] = {"corpus": "document", "queries
 
 def run_stage(run: Run) -> None:
     """Embed corpus and queries with every encoder in use."""
-    run.manifest["embeddings"] = {}
+    entries = {}
     for name in sorted({arm.encoder for arm in run.arms}):
         spec = encoder_spec(run.config.file.encoders[name], key=f"encoders.{name}")
         run.encoder_ids[name] = identify(name, spec)
-        _embed(run, name, pinned(spec))
+        entries[name] = _embed(run, name, pinned(spec))
+    run.manifest["embeddings"] = entries
     _warn_of_losses(run)
 
 
@@ -170,7 +171,7 @@ def count_status(stats: dict[str, Any], table: pa.Table) -> None:
 # The Ray wiring.
 
 
-def _embed(run: Run, name: str, spec: EncoderSpec) -> None:
+def _embed(run: Run, name: str, spec: EncoderSpec) -> dict[str, Any]:
     units = {
         table: [_unit(run.encoder_ids[name], part, table) for part in run.tables[table].parts]
         for table in ROLES
@@ -184,11 +185,11 @@ def _embed(run: Run, name: str, spec: EncoderSpec) -> None:
         stateful=True,
     )
     entry: dict[str, Any] = {"encoder_id": run.encoder_ids[name]}
-    run.manifest["embeddings"][name] = entry
     for table in ROLES:
         mine, markers = markers[: len(units[table])], markers[len(units[table]) :]
         run.vectors[name, table] = mine
         entry[table] = _entry(mine)
+    return entry
 
 
 def _entry(markers: list[Marker]) -> dict[str, Any]:

@@ -259,9 +259,10 @@ def _stage1(run: Run) -> list[dict[str, Any]]:
     rows = []
     for encoder in sorted(run.encoder_ids):
         for marker in _selections(run, encoder):
-            first = next(arm for arm in run.arms if run.candidates.get(arm.name) == marker)
-            folds = folds_of(run, first)
-            parts = [run.candidates[fold_name(first.name, fold)] for fold in folds] or [marker]
+            # A night's batch is no arm's: they show from the whole pool, and there are no folds.
+            arms = [arm for arm in run.arms if run.candidates.get(arm.name) == marker]
+            folds = folds_of(run, arms[0]) if arms else []
+            parts = [run.candidates[fold_name(arms[0].name, fold)] for fold in folds] or [marker]
             for number, part in enumerate(parts, 1):
                 row = _shown(part.stats) | {"encoder": encoder}
                 rows.append(row | ({"fold": f"{number} of {len(folds)}"} if folds else {}))

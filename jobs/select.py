@@ -47,8 +47,10 @@ def run_stage(run: Run) -> None:
     """Choose candidates for every Stage 1 setting in the config."""
     run.folds = plan_folds(run)
     choices = _choices(run)
+    markers = finish_choices(run, choices)
+    # Not before they are there: a run that fails leaves those of the last one listed.
     run.manifest["selections"] = {}
-    for choice, marker in zip(choices, finish_choices(run, choices), strict=True):
+    for choice, marker in zip(choices, markers, strict=True):
         _record(run, choice, marker)
     join_candidates(run)
 

@@ -99,10 +99,11 @@ def join_candidates(run: Run) -> None:
         folds = folds_of(run, arm)
         if folds:
             parts = [run.candidates[fold_name(arm.name, fold)] for fold in folds]
-            run.candidates[arm.name] = _together(run, parts)
+            run.candidates[arm.name] = together(run, parts)
 
 
-def _together(run: Run, parts: Sequence[Marker]) -> Marker:
+def together(run: Run, parts: Sequence[Marker]) -> Marker:
+    """The candidates of the folds of an arm as one table, each once, found or made."""
     mark = fingerprint("fold candidates", VERSION, [part.checksum for part in parts])
     unit = Unit(f"candidates/{mark}", "candidates", mark)
     found = run.ledger.find(unit)

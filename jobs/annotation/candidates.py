@@ -80,5 +80,6 @@ def current_answer(task: Task, row: Mapping[str, Any], label: Label | None) -> s
     if label is not None and label.input_checksum == input_checksum(row["input"]):
         said = label.output if answer_field(task) == "output" else label.label
         if said is not None:
-            return said
+            # The task may have other labels by now than when it was imported.
+            return answer_of([task], {**row, "label": said, "output": said})
     return answer_of([task], dict(row))

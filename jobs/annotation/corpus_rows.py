@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.errors import DataError
 from jobs.ledger import Marker
 from jobs.readers.hashes import partition_of
 from jobs.run import Part, Run
@@ -52,8 +53,7 @@ def vectors_by_id(run: Run, encoder: str, ids: Collection[str]) -> tuple[list[st
     blocks: list[Matrix] = []
     wanted = pa.array(sorted(set(ids)), pa.string())
     parts = {part.name for part in _parts(run, wanted)}
-    corpus = run.tables["corpus"].parts
-    for part, marker in zip(corpus, run.vectors[encoder, "corpus"], strict=True):
+    for part, marker in embedded_parts(run, encoder):
         if part.name in parts:
             for some, block in vector_batches(run, marker, wanted=wanted):
                 found += some
@@ -62,6 +62,21 @@ def vectors_by_id(run: Run, encoder: str, ids: Collection[str]) -> tuple[list[st
         return [], np.zeros((0, 0), np.float32)
     order = sorted(range(len(found)), key=found.__getitem__)
     return [found[i] for i in order], np.concatenate(blocks)[np.array(order, np.int64)]
+
+
+def embedded_parts(run: Run, encoder: str) -> list[tuple[Part, Marker]]:
+    """The parts of the corpus, each with its vectors.
+
+    Raises:
+        DataError: The last run took rows in and did not come to embed them.
+    """
+    parts, markers = run.tables["corpus"].parts, run.vectors.get((encoder, "corpus"), [])
+    if len(parts) != len(markers):
+        raise DataError(
+            f"{run.out}: the corpus has {len(parts)} parts, and encoder {encoder} has vectors of "
+            f"{len(markers)}: the last run ended in between. Run `dualdiv select` again."
+        )
+    return list(zip(parts, markers, strict=True))
 
 
 def vector_batches(

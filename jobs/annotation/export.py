@@ -7,7 +7,7 @@ from typing import Any, Literal
 from inference.kinds import ANSWERED_BY_OUTPUT
 from inference.tasks import Task
 from jobs.annotation.candidates import Candidate, candidates_of, current_answer
-from jobs.annotation.corpus_rows import vector_batches, vectors_by_id
+from jobs.annotation.corpus_rows import embedded_parts, vector_batches, vectors_by_id
 from jobs.annotation.finished import finished
 from jobs.annotation.label_studio import interface
 from jobs.annotation.labels import Label, labels_of
@@ -122,8 +122,7 @@ def _labelled(
     run: Run, encoder: str, task: Task, labels: Mapping[str, Label]
 ) -> Iterator[tuple[list[str], Matrix, dict[str, str]]]:
     """Labelled rows with their vectors, a part of the corpus at a time."""
-    corpus = run.tables["corpus"].parts
-    for part, marker in zip(corpus, run.vectors[encoder, "corpus"], strict=True):
+    for part, marker in embedded_parts(run, encoder):
         rows = run.ledger.read(part.marker, ["id", "input", "label", "output"]).to_pylist()
         said = {row["id"]: current_answer(task, row, labels.get(row["id"])) for row in rows}
         label_of = {i: answer for i, answer in said.items() if answer is not None}

@@ -9,9 +9,11 @@ from jobs import manifest
 from jobs.config.load import Config
 from jobs.config.schema import Arm, ConfigFile
 from jobs.errors import DataError
+from jobs.folds import fold_name
 from jobs.ledger import Ledger, Marker
 from jobs.progress import Progress
 from jobs.run import Part, Run, Table
+from jobs.selection_folds import together
 
 
 def finished(out: str, *, progress: Progress) -> Run:
@@ -47,10 +49,7 @@ def finished(out: str, *, progress: Progress) -> Run:
         for table in run.tables:
             parts = entry.get(table, {}).get("parts", [])
             run.vectors[name, table] = [Marker(**part) for part in parts]
-    arms = {arm.name for arm in run.arms}
-    for entry in found["selections"].values():
-        marker = Marker(**entry["candidates"])
-        run.candidates |= {arm: marker for arm in entry["arms"] if arm in arms}
+    run.candidates = _candidates(run, found["selections"])
     run.pool = marker_in(found.get("pool"))
     return run
 
@@ -59,6 +58,24 @@ def marker_in(entry: Mapping[str, Any] | None) -> Marker | None:
     """The marker that an entry of the manifest holds, whatever else stands beside it."""
     names = Marker.__dataclass_fields__
     return None if entry is None else Marker(**{k: v for k, v in entry.items() if k in names})
+
+
+def _candidates(run: Run, selections: Mapping[str, Any]) -> dict[str, Marker]:
+    """The candidates of each arm; of one that selected in each fold, those of all its folds."""
+    made = {
+        name: Marker(**entry["candidates"])
+        for entry in selections.values()
+        for name in entry["arms"]
+    }
+    found: dict[str, Marker] = {}
+    for arm in run.arms:
+        names = [fold_name(arm.name, fold) for fold in range(run.config.file.report.folds)]
+        folds = [made[name] for name in names if name in made]
+        if folds:
+            found[arm.name] = together(run, folds)
+        elif arm.name in made:
+            found[arm.name] = made[arm.name]
+    return found
 
 
 def _table(name: str, entry: Mapping[str, Any]) -> Table:

@@ -11,7 +11,7 @@ from inference.tasks import Task
 from jobs import lock, manifest
 from jobs.annotation.corpus_rows import rows_by_id
 from jobs.annotation.finished import finished
-from jobs.annotation.judge import Judged, Known, Policy, counts, judged
+from jobs.annotation.judge import Answer, Judged, Known, Policy, counts, judged
 from jobs.annotation.labels import (
     FOLDER,
     IMPORT_SCHEMA,
@@ -23,9 +23,10 @@ from jobs.annotation.labels import (
     labels_of,
 )
 from jobs.annotation.log import append
-from jobs.annotation.question import answer_of
+from jobs.annotation.question import answer_field, answer_of
 from jobs.annotation.returned import ReturnedFile, read_returned
 from jobs.annotation.sources import SourceBytes, source_bytes
+from jobs.nights.batches import batches_of
 from jobs.nights.candidate_rows import sent_rows
 from jobs.progress import Progress
 from jobs.run import Run
@@ -148,37 +149,50 @@ def known_rows(run: Run, ids: Collection[str], tasks: Sequence[Task]) -> dict[st
     An id that no row has is looked for without the white space around it, and among the
     candidates without theirs.
     """
-    columns = ["input", "label", "output"]
-    rows = rows_by_id(run, ids, columns)
-    # A label is about the text that was sent, also where its row was changed or removed since.
-    sent = sent_rows(run, ids)
-    rows |= {i: one for i, one in sent.items() if rows.get(i, {}).get("input") != one["input"]}
+    rows = _rows_as_sent(run, ids)
     loose = {i: i.strip() for i in set(ids) - set(rows)}
     if loose:
         stripped = _candidates_by_stripped(run)
         loose = {i: stripped.get(bare, bare) for i, bare in loose.items() if bare}
-        rows |= rows_by_id(run, list(loose.values()), columns)
+        rows |= _rows_as_sent(run, list(loose.values()))
     labels = labels_of(run.ledger)
     known = {i: _known(row, labels.get(i), tasks) for i, row in rows.items()}
     return known | {i: known[there] for i, there in loose.items() if there in known}
 
 
+def _rows_as_sent(run: Run, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Rows by id. A label is about the text that was sent, also where that is gone by now."""
+    rows, sent = rows_by_id(run, ids, ["input", "label", "output"]), sent_rows(run, ids)
+    gone = {i: one for i, one in sent.items() if rows.get(i, {}).get("input") != one["input"]}
+    return rows | gone
+
+
 def _candidates_by_stripped(run: Run) -> dict[str, str]:
     """Ids of candidates by what they are without white space around them, where that is one."""
     found: dict[str, set[str]] = {}
-    for marker in {marker.checksum: marker for marker in run.candidates.values()}.values():
+    nightly = run.config.file.annotate.nightly
+    batches = [one.marker for one in batches_of(run.ledger)] if nightly else []
+    markers = {marker.checksum: marker for marker in (*run.candidates.values(), *batches)}
+    for marker in markers.values():
         for i in run.ledger.read(marker, ["id"])["id"].to_pylist():
             found.setdefault(i.strip(), set()).add(i)
     return {bare: next(iter(ids)) for bare, ids in found.items() if len(ids) == 1}
 
 
 def _known(row: Mapping[str, Any], label: Label | None, tasks: Sequence[Task]) -> Known:
-    text = row["input"] or ""
     checksum = input_checksum(row["input"])
-    if label is not None and label.input_checksum == checksum:
-        said = label.output if label.label is None else label.label
-        return Known(row["id"], text, checksum, said, label.source)
-    return Known(row["id"], text, checksum, answer_of(list(tasks), dict(row)), "the corpus")
+    if label is not None and label.input_checksum != checksum:
+        label = None
+    answers: dict[bool, Answer] = {}
+    for by_output, field in ((False, "label"), (True, "output")):
+        mine = [task for task in tasks if answer_field(task) == field]
+        said = None if label is None else getattr(label, field)
+        source = "the corpus" if label is None or said is None else label.source
+        now = dict(row) if said is None else {**row, field: said}
+        # Read anew: the tasks may have other labels by now than when it was imported.
+        if (answer := answer_of(mine, now)) is not None:
+            answers[by_output] = Answer(answer, source)
+    return Known(row["id"], row["input"] or "", checksum, answers)
 
 
 def _table(verdicts: Sequence[Judged], stats: Mapping[str, Any]) -> pa.Table:

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from inference.kinds import ANSWERED_BY_OUTPUT, gold_answer
 from inference.tasks import Task
@@ -28,6 +28,13 @@ STATUSES = {
 }
 
 
+class Answer(NamedTuple):
+    """A canonical answer, and who gave it: the corpus, or an import."""
+
+    text: str
+    source: str
+
+
 @dataclass(frozen=True)
 class Known:
     """What is known of a row of the corpus.
@@ -36,15 +43,13 @@ class Known:
         id: Of the row.
         input: Its text.
         checksum: Of the text.
-        answer: Canonical answer it has by now; None: none.
-        answered_by: `corpus`, or the import.
+        answers: What it says by now, by whether that is entities or a query; absent: nothing.
     """
 
     id: str
     input: str
     checksum: str
-    answer: str | None
-    answered_by: str
+    answers: Mapping[bool, Answer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -180,12 +185,13 @@ def _of_one_id(group: list[Judged], policy: Policy) -> list[Judged]:
 
 def _against(found: Known, one: Judged, policy: Policy) -> Judged:
     """Compare with the answer that the row has by now."""
-    if found.answer is None:
+    there = found.answers.get(one.as_output)
+    if there is None:
         return one
-    if found.answer == one.answer:
-        reason = _joined(one.reason, f"as {found.answered_by} has it")
+    if there.text == one.answer:
+        reason = _joined(one.reason, f"as {there.source} has it")
         return replace(one, status="known", reason=reason)
-    other = f"{found.answer!r} of {found.answered_by}"
+    other = f"{there.text!r} of {there.source}"
     one = replace(one, conflicts_with=other)
     if policy == "newest":
         return replace(one, reason=_joined(one.reason, f"takes the place of {other}"))

@@ -1,6 +1,6 @@
 """Labels that came back: the tables of all imports, and the label each text has by them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -37,12 +37,12 @@ class Label:
 
     Attributes:
         id: Of the row.
-        label: Canonical label (or labels); None where the answer is `output`.
-        output: Canonical entities or query; None where the answer is `label`.
+        label: Canonical label (or labels); None where none was given.
+        output: Canonical entities or query; None where none was given.
         tags: Given with it; None: none.
         annotator: Who; None: not said.
         imported_at: UTC, ISO 8601.
-        source: The import, `import-0001`.
+        source: The (last) import, `import-0001`.
         input_checksum: Of the text that the label is about, as `input_checksum` gives it.
     """
 
@@ -73,7 +73,8 @@ def labels_of(ledger: Ledger) -> dict[str, Label]:
         ledger: Of the output.
 
     Returns:
-        Labels by row id, of the rows with status `ok` only; empty where nothing was imported.
+        Labels by row id, of the rows with status `ok` only; empty where nothing was imported. A
+        label and an output of the same text, which answer two tasks, stand beside each other.
     """
     found: dict[str, Label] = {}
     columns = [*("id", "label", "output", "tags", "annotator", "imported_at")]
@@ -82,5 +83,15 @@ def labels_of(ledger: Ledger) -> dict[str, Label]:
         for row in table.to_pylist():
             if row.pop("status") == OK:
                 tags = None if row["tags"] is None else tuple(row["tags"])
-                found[row["id"]] = Label(**row | {"tags": tags, "source": marker.name})
+                label = Label(**row | {"tags": tags, "source": marker.name})
+                found[label.id] = _beside(found.get(label.id), label)
     return found
+
+
+def _beside(before: Label | None, label: Label) -> Label:
+    """The label with the answer of the other kind that an earlier import gave to the same text."""
+    if before is None or before.input_checksum != label.input_checksum:
+        return label
+    if label.label is None:
+        return replace(label, label=before.label)
+    return replace(label, output=before.output)

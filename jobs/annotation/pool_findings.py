@@ -14,8 +14,11 @@ from jobs.annotation.near_duplicates import (
     similar_pairs,
 )
 from jobs.ledger import Marker
+from jobs.nights.batches import batches_of
+from jobs.nights.known import vectors_of
 from jobs.readers.hashes import normalised
 from jobs.run import Run
+from jobs.vectors import Matrix
 
 FINDING_SCHEMA = pa.schema(
     [
@@ -91,7 +94,7 @@ def duplicates(
         found.append(_pair(SIMILAR, kept[pair.first], kept[pair.second], pair.score, by=name))
     by_id = {one.id: one for one in kept}
     for encoder in _encoders(run):
-        ids, vectors = vectors_by_id(run, encoder, by_id)
+        ids, vectors = _vectors(run, encoder, list(by_id))
         for pair in near_pairs(vectors, threshold=cosine):
             one, other = by_id[ids[pair.first]], by_id[ids[pair.second]]
             found.append(_pair(NEAR, one, other, pair.score, by=encoder))
@@ -127,7 +130,7 @@ def leaks(run: Run, records: Sequence[Record], *, cosine: float) -> Iterator[Fin
                 exact.add((i, row["id"]))
                 yield Finding(LEAK, i, row["id"], 1.0, "text", _short(row["input"]))
     for encoder in _encoders(run):
-        ids, vectors = vectors_by_id(run, encoder, [one.id for one in records])
+        ids, vectors = _vectors(run, encoder, [one.id for one in records])
         for marker in run.vectors.get((encoder, "queries"), ()):
             for queries, block in vector_batches(run, marker):
                 for at, to, score in near_between(vectors, block, threshold=cosine):
@@ -163,6 +166,13 @@ def _pair(check: str, one: Record, other: Record, score: float, *, by: str) -> F
 def _short(text: str | None) -> str:
     plain = " ".join((text or "").split())
     return plain if len(plain) <= _SHOWN_CHARS else f"{plain[: _SHOWN_CHARS - 3]}..."
+
+
+def _vectors(run: Run, encoder: str, ids: Sequence[str]) -> tuple[list[str], Matrix]:
+    """Vectors of records, night by night of the texts that were sent, in the order of their ids."""
+    if run.config.file.annotate.nightly:
+        return vectors_of(run, encoder, batches_of(run.ledger), sorted(ids))
+    return vectors_by_id(run, encoder, ids)
 
 
 def _encoders(run: Run) -> list[str]:

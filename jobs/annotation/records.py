@@ -1,11 +1,14 @@
 """What annotators and curators said, put into the records of the pool."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from inference.kinds import Row, gold_answer
+from inference.tasks import Task
 from jobs.annotation.labels import Label, input_checksum
+from jobs.annotation.question import answer_field
 from jobs.annotation.states import State, states
 
 
@@ -23,12 +26,15 @@ class Imported(NamedTuple):
     differing: list[str]
 
 
-def with_imported(candidates: pa.Table, labels: Mapping[str, Label]) -> Imported:
+def with_imported(
+    candidates: pa.Table, labels: Mapping[str, Label], tasks: Sequence[Task]
+) -> Imported:
     """Give candidates the labels that were imported for them.
 
     Args:
         candidates: Rows with id, input, output, label, tags; ids distinct.
         labels: By id, as `labels_of`.
+        tasks: Two spellings of one answer of theirs do not differ.
     """
     rows = candidates.select(["id", "input", "output", "label", "tags"]).to_pylist()
     sources, stale, differing = ["corpus"] * len(rows), [], []
@@ -39,10 +45,11 @@ def with_imported(candidates: pa.Table, labels: Mapping[str, Label]) -> Imported
         if label.input_checksum != input_checksum(row["input"]):
             stale.append(row["id"])
             continue
-        if _differs(row, label):
-            differing.append(row["id"])
+        before = dict(row)
         row["label"] = row["label"] if label.label is None else label.label
         row["output"] = row["output"] if label.output is None else label.output
+        if _differs(before, row, tasks):
+            differing.append(row["id"])
         row["tags"] = row["tags"] if label.tags is None else list(label.tags)
         sources[at] = label.source
     for name in ("output", "label", "tags"):
@@ -63,6 +70,8 @@ def with_states(
     return records.set_column(at, records.schema.field(at), pa.array(found, pa.string()))
 
 
-def _differs(row: Mapping[str, object], label: Label) -> bool:
-    name, said = ("output", label.output) if label.label is None else ("label", label.label)
-    return row[name] is not None and row[name] != said
+def _differs(before: Row, row: Row, tasks: Sequence[Task]) -> bool:
+    """Whether an answer was there and is another one now."""
+    changed = {n for n in ("label", "output") if before[n] is not None and before[n] != row[n]}
+    mine = [task for task in tasks if answer_field(task) in changed]
+    return any(gold_answer(task, before).value != gold_answer(task, row).value for task in mine)

@@ -12,6 +12,7 @@ from jobs.annotation.labels import labels_of
 from jobs.annotation.records import with_imported
 from jobs.nights.batches import BATCH_FIELDS, Batch, batches_of, proposed
 from jobs.run import Run
+from jobs.tasks import task_of
 
 ROW_COLUMNS = ["id", "input", "output", "label", "tags", "group"]
 ANSWER_COLUMNS = ["output", "label", "tags"]
@@ -32,7 +33,9 @@ def candidate_rows(run: Run, batches: Sequence[Batch], context: Sequence[str] = 
         rows that are gone from the corpus.
     """
     rows = _proposed(run, batches) if run.config.file.annotate.nightly else _chosen(run)
-    found = with_imported(rows, labels_of(run.ledger))
+    labels = labels_of(run.ledger)
+    tasks = [task_of(run, name) for name in sorted({arm.task for arm in run.arms}) if labels]
+    found = with_imported(rows, labels, tasks)
     if found.stale:
         run.progress.warn(
             f"{len(found.stale)} imported labels are about another text than the row has today "

@@ -13,6 +13,7 @@ from jobs.nights.batches import Batch, sent_vectors
 from jobs.nights.candidate_rows import candidate_rows
 from jobs.nights.standing import Standing, standing
 from jobs.run import Run
+from jobs.selecting.setting import dimension_of
 from jobs.vectors import Matrix
 
 
@@ -69,4 +70,5 @@ def vectors_of(
             "are gone from the corpus: they are not built upon, and not shown"
         )
     matrix = np.array([found[row_id] for row_id in known], np.float32)
-    return known, matrix.reshape(len(known), -1) if known else np.zeros((0, 1), np.float32)
+    # Without any the dimension is still the encoder's: what is measured compares with the corpus.
+    return known, matrix.reshape(len(known), -1 if known else dimension_of(run, encoder))

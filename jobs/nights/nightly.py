@@ -19,6 +19,7 @@ from jobs.nights.batches import Batch, batch_unit, batches_of
 from jobs.nights.known import Known, known_on, vectors_of
 from jobs.nights.standing import room_for
 from jobs.nights.table import batch_table, night_facts, night_line
+from jobs.readers.hashes import text_hash
 from jobs.run import Run
 from jobs.select import choice_of, finish_choices, relevant
 from jobs.selecting.id_files import IdList
@@ -88,15 +89,24 @@ def serve_pool(run: Run, batches: Sequence[Batch]) -> None:
     """
     assert run.pool is not None
     arm = _choosing(run)[0]
-    in_pool = set(run.ledger.read(run.pool, ["id"])["id"].to_pylist())
+    pool = run.ledger.read(run.pool, ["id", "input"])
+    in_pool = dict(zip(pool["id"].to_pylist(), pool["input"].to_pylist(), strict=True))
     sent = [row_id for batch in batches for row_id in _ids(run, batch)]
     wanted = [row_id for row_id in dict.fromkeys(sent) if row_id in in_pool]
     ids, vectors = vectors_of(run, arm.encoder, batches, wanted)
     encoder_id = run.encoder_ids[arm.encoder]
-    mark = fingerprint("served", VERSION, run.pool.checksum, encoder_id, ids)
+    depends = [run.pool.checksum, encoder_id, ids, vectors.shape[1]]
+    mark = fingerprint("served", VERSION, depends)
     unit = Unit(f"candidates/{mark}", "candidates", mark)
     storage = encoder_spec(run.config.file.encoders[arm.encoder], key=arm.encoder).storage
-    table = pa.table({"id": pa.array(ids, pa.string()), "vector": to_lists(vectors, storage)})
+    hashes = [text_hash(in_pool[row_id]) for row_id in ids]
+    table = pa.table(
+        {
+            "id": pa.array(ids, pa.string()),
+            "text_hash": pa.array(hashes, pa.string()),
+            "vector": to_lists(vectors, storage),
+        }
+    )
     marker = run.ledger.find(unit) or run.ledger.commit(unit, with_encoder(table, encoder_id))
     for one in _choosing(run):
         run.candidates[one.name] = marker

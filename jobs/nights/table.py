@@ -79,6 +79,12 @@ def night_facts(run: Run, known: Known, table: pa.Table) -> dict[str, Any]:
         sum(segments.values()),
         sum(rows for key, rows in segments.items() if key not in before),
     )
+    gone = sum(before.values()) + n_new - n_rows
+    if gone < 0:
+        # Other columns or partitions: all rows were taken in anew, as the first segment.
+        n_new, gone = n_new - gone, 0
+    answered = pc.or_(pc.is_valid(known.rows["label"]), pc.is_valid(known.rows["output"]))
+    n_answered = pc.sum(answered).as_py() or 0
     back = pc.sum(pc.greater(table["times_proposed"], 1)).as_py() or 0
     return {
         "number": known.night,
@@ -86,10 +92,10 @@ def night_facts(run: Run, known: Known, table: pa.Table) -> dict[str, Any]:
         "n_candidates": table.num_rows,
         "n_returned": int(back),
         "new_rows": n_new,
-        "gone_rows": sum(before.values()) + n_new - n_rows,
-        "new_labels": len(stand.annotated) + len(stand.retired) - last.get("n_answered", 0),
+        "gone_rows": gone,
+        "new_labels": n_answered - last.get("n_answered", 0),
         "n_expired": stand.just_expired,
-        "n_answered": len(stand.annotated) + len(stand.retired),
+        "n_answered": n_answered,
         "annotated": len(stand.annotated),
         "pending": len(stand.pending),
         "retired": len(stand.retired),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.tasks import Task
+from jobs import manifest
 from jobs.annotation.export import Wanted, export
 from jobs.annotation.spreadsheet import FORMULA, guarded, restored
 from jobs.annotation.suggest import Neighbour, nearest_labelled, vote
@@ -155,6 +156,21 @@ def test_arms_that_ask_the_same_share_an_export_and_one_can_be_named(tmp_path):
     assert [row["id"] for row in rows] == ["f", "b"]
     with pytest.raises(ConfigError, match="there are: one, two"):
         export(tree.out, wanted=Wanted(arm="three"), progress=QUIET)
+
+
+def test_the_candidates_of_all_folds_are_exported_where_selection_is_repeated(tmp_path):
+    folds = {"main fold 1": ["b", "c"], "main fold 2": ["f", "b"]}
+    tree = colours(tmp_path, report={"folds": 2, "folds_of": "selection"})
+    del tree.manifest["selections"]["main"]
+    for name, ids in folds.items():
+        tree.add_candidates(name, ids, {row["id"]: row for row in ROWS})
+    manifest.save(tree.ledger.store, tree.manifest)
+    rows = csv_rows(export(tree.out, wanted=Wanted(), progress=QUIET).text)
+    assert [(row["id"], row["arm"]) for row in rows] == [
+        ("b", "main"),
+        ("c", "main"),
+        ("f", "main"),
+    ]
 
 
 def test_what_has_no_labelled_neighbour_is_refused_and_no_run_is_no_export(tmp_path):

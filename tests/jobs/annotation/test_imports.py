@@ -7,6 +7,7 @@ import json
 import pytest
 
 from inference.entities import from_json
+from jobs import manifest
 from jobs.annotation.export import Wanted, export
 from jobs.annotation.imports import Reading, import_labels
 from jobs.annotation.labels import IMPORT_SCHEMA, imports_of, labels_of
@@ -14,7 +15,7 @@ from jobs.annotation.written import WRITERS
 from jobs.cli import main
 from jobs.errors import ClusterError, ConfigError, DataError
 from tests.jobs.annotation.returned_files import DIRTY, UNUSABLE, spans
-from tests.jobs.annotation.tree import COLOURS, QUIET, Tree, colours
+from tests.jobs.annotation.tree import COLOURS, QUIET, ROWS, Tree, colours
 
 
 @pytest.fixture
@@ -104,6 +105,55 @@ def test_one_file_that_says_two_things_counts_by_policy(tree, policy, label):
     assert all("on line" in row["conflicts_with"] for row in rows)
     assert made["files"][0]["conflicts"] == 3
     assert said(tree) == {"b": label}
+
+
+def test_a_label_that_the_task_has_no_more_is_asked_for_again(tree):
+    take_in(tree, tree.file("x.csv", "id,label\nb,blue\nc,green\n"))
+    task = tree.manifest["config"]["tasks"]["colour"]
+    task |= {"labels": ["red", "teal"], "aliases": {"green": "teal"}}
+    manifest.save(tree.ledger.store, tree.manifest)
+    text = export(tree.out, wanted=Wanted("jsonl"), progress=QUIET).text
+    asked = [json.loads(line)["id"] for line in text.splitlines()]
+    assert "b" in asked
+    assert "c" not in asked
+    take_in(tree, tree.file("y.csv", "id,label\nb,red\nc,teal\n"))
+    assert [row["status"] for row in table(tree, 1)] == ["ok", "known"]
+    assert said(tree) == {"b": "red", "c": "green"}
+
+
+def test_the_answers_to_two_tasks_of_one_row_stand_beside_each_other(tmp_path):
+    rows = [{"id": "a", "input": "a red rose", "output": spans_of("rose")}]
+    plants = {"kind": "ner", "instruction": "Plants.", "labels": ["PLANT"]}
+    tree = Tree(
+        tmp_path,
+        rows,
+        angles=[0],
+        candidates={"main": ["a"], "plants": ["a"]},
+        tasks={"colour": COLOURS, "plants": plants},
+        corpus={
+            "path": "c.jsonl",
+            "partition": {"count": 2},
+            "columns": {"label": "label", "output": "output"},
+        },
+        arms=[
+            {"name": "main", "task": "colour"},
+            {"name": "plants", "task": "plants", "generate": {"decoder": "generate"}},
+        ],
+    )
+    take_in(tree, tree.file("x.csv", "id,label\na,red\n"))
+    assert table(tree)[0]["status"] == "ok"
+    rose = json.dumps({"id": "a", "output": spans_of("red rose")})
+    take_in(tree, tree.file("y.jsonl", rose), on_conflict="newest")
+    assert table(tree, 1)[0]["conflicts_with"].endswith("of the corpus")
+    label = labels_of(tree.ledger)["a"]
+    assert label.label == "red"
+    assert [one.text for one in from_json(label.output)] == ["red rose"]
+    take_in(tree, tree.file("z.csv", "id,label\na,blue\n"))
+    assert table(tree, 2)[0]["conflicts_with"].startswith("'red' of")
+
+
+def spans_of(text):
+    return json.dumps([{"text": text, "type": "PLANT"}])
 
 
 def test_the_config_names_the_policy(tmp_path):
@@ -204,6 +254,20 @@ def test_a_label_of_another_text_does_not_count(tree, tmp_path):
     assert "about another text" in changed.warnings[0]
     take_in(changed, changed.file("y.csv", "id,label\nb,red\n"))
     assert changed.annotate()["b"]["label"] == "red"
+
+
+def test_a_label_that_the_corpus_spells_otherwise_is_no_other_label(tree, tmp_path):
+    take_in(tree, tree.file("x.csv", "id,label\nb,red\nc,red\n"))
+    rows = [
+        {"id": "b", "input": ROWS[1]["input"], "label": "Crimson"},
+        {"id": "c", "input": ROWS[2]["input"], "label": "blue"},
+    ]
+    (tmp_path / "later").mkdir()
+    later = Tree(tmp_path / "later", rows, angles=[0, 9], candidates={"main": ["b", "c"]})
+    for name in ("labels/import-0001.parquet", "labels/import-0001.done.json"):
+        later.ledger.store.write_bytes(name, tree.ledger.store.read_bytes(name))
+    assert {row["label"] for row in later.annotate().values()} == {"red"}
+    assert "1 candidates have an imported label that is not the corpus's ('c'" in later.warnings[0]
 
 
 def test_a_live_run_and_a_missing_file_are_told(tree):

@@ -4,15 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.tasks import Task
-from jobs.annotation.judge import STATUSES, Known, counts, judged
+from jobs.annotation.judge import STATUSES, Answer, Known, counts, judged
 from jobs.annotation.labels import OK
 from jobs.annotation.returned import Returned
 
 TASK = Task("colour", ("red", "blue"), aliases={"crimson": "red"})
 CORPUS = {
-    "a": Known("a", "rose", "t1", None, "the corpus"),
-    "b": Known("b", "sky", "t2", "blue", "import-0001"),
-    "c": Known("c", "sea", "t3", None, "the corpus"),
+    "a": Known("a", "rose", "t1"),
+    "b": Known("b", "sky", "t2", {False: Answer("blue", "import-0001")}),
+    "c": Known("c", "sea", "t3"),
 }
 ROWS = st.lists(
     st.builds(

@@ -65,7 +65,7 @@ class Tree:
             }
             vectors["tiny"][name] = {"parts": vector_markers}
         for arm, ids in candidates.items():
-            self._candidates(arm, ids, {row["id"]: row for row in rows})
+            self.add_candidates(arm, ids, {row["id"]: row for row in rows})
         manifest.save(self.ledger.store, self.manifest)
 
     def run(self):
@@ -137,7 +137,8 @@ class Tree:
         table = pa.table(columns, schema=vector_schema(2, "float32"))
         return self.ledger.commit(Unit(f"embeddings/{name}", "part", "x"), table).as_dict()
 
-    def _candidates(self, arm, ids, rows):
+    def add_candidates(self, arm, ids, rows):
+        """Write a selection; `arm` may be the name of an arm in a fold."""
         table = pa.table(
             {
                 "rank": pa.array(range(len(ids)), pa.int64()),

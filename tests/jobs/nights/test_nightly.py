@@ -1,16 +1,22 @@
 """Night by night: batches that build upon each other, reruns, expiry, and the pool they make."""
 
+import functools
+import json
 import random
 
 import pytest
 
+from inference.engine import VllmEngine
+from jobs import embed, generate, pipeline, select
 from jobs.checks import check_config
 from jobs.cli import main
 from jobs.config.load import load
+from jobs.generate import GenerateWork
 from jobs.nights import nightly
 from jobs.orders.study import studied
 from jobs.planning.calibrate import sample_of
 from tests.jobs.nights.night_shift import NightShift, right_label, text_of
+from tests.jobs.test_generate import FakeLlm
 
 
 @pytest.fixture
@@ -69,6 +75,31 @@ def test_a_killed_night_is_made_once_and_no_twin_of_it_is_proposed_on_the_next(s
     assert shift.run_code("annotate") == 3
 
 
+def test_what_was_chosen_last_can_be_exported_after_a_run_that_was_killed(
+    shift, monkeypatch, capsys
+):
+    shift.config["annotate"]["nightly"] = False
+    shift.arrive(texts(20, 0), night=1)
+    assert shift.run_code("select") == 0
+    chosen = ids(shift.export())
+    shift.arrive(texts(20, 1), night=2)
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(embed, "finish", killed)
+        assert shift.run_code("select") == 130
+    assert ids(shift.export()) == chosen
+    capsys.readouterr()
+    assert main(["export", str(shift.out), "--suggest", "--to", str(shift.root / "s.csv")]) == 3
+    assert "the last run ended in between" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(select, "_select", killed)
+        assert shift.run_code("select") == 130
+    assert ids(shift.export()) == chosen
+
+
 def test_labels_make_a_night_expiry_brings_rows_back_and_what_is_gone_stays_in_the_pool(shift):
     shift.config["annotate"]["expire_nights"] = 1
     shift.arrive(texts(12, 0), night=1)
@@ -98,6 +129,68 @@ def test_labels_make_a_night_expiry_brings_rows_back_and_what_is_gone_stays_in_t
     assert facts["n_returned"] == len(lost) == 2
     back = {row["id"]: row["times_proposed"] for row in shift.batches()[3]}
     assert {row["id"]: back[row["id"]] for row in lost} == dict.fromkeys(ids(lost), 2)
+
+
+def test_white_space_around_the_id_of_a_text_that_is_gone_is_no_matter(shift):
+    shift.arrive(texts(12, 0), night=1)
+    path = shift.root / "corpus" / "0001.jsonl"
+    path.write_text(path.read_text().replace('"n01-1', '" n01-1'))
+    shift.night()
+    first = shift.export()
+    assert {row["id"][0] for row in first} == {" ", "n"}
+    shift.arrive(texts(12, 1), night=2)
+    path.unlink()
+    shift.night()
+    back = [{**row, "id": f"{row['id']} ".lstrip()} for row in answered(first)]
+    shift.bring_back("one", back)
+    shift.night()
+    assert {row["id"] for row in shift.pool()} == set(ids(first))
+
+
+def test_a_night_tells_new_rows_and_labels_from_columns_and_retired_ones(shift):
+    shift.arrive(texts(12, 0), night=1, source="web")
+    shift.night()
+    assert main(["pool", "retire", str(shift.out), ids(shift.batches()[0])[0]]) == 0
+    shift.config["corpus"]["columns"]["keep"] = ["source"]
+    shift.arrive(texts(5, 1), night=2, source="web")
+    facts = shift.night()["night"]
+    assert (facts["new_rows"], facts["gone_rows"], facts["new_labels"]) == (5, 0, 0)
+
+
+def test_the_page_is_made_before_the_first_label_comes_and_after(shift, monkeypatch):
+    def start(spec):
+        return VllmEngine(spec, start=lambda _: FakeLlm(), start_pause_s=0.0)
+
+    monkeypatch.setattr(pipeline, "ray_errors", lambda: ())
+    monkeypatch.setattr(generate, "GenerateWork", functools.partial(GenerateWork, start=start))
+    shift.config |= {
+        "generate": {"decoder": "generate"},
+        "report": {"map_rows": 0},
+        "arms": [
+            {"name": "zero-shot", "stage1": "none", "stage2": "zero-shot"},
+            {"name": "main"},
+            {"name": "anchored", "prompt": {"layout": "anchor"}},
+        ],
+    }
+    shift.arrive(texts(20, 0), night=1)
+    assert shift.night("report")["pool"]["rows"] == 0
+    shift.bring_back("one", answered(shift.export()))
+    assert shift.night("report")["pool"]["rows"] == 8
+
+
+def test_records_whose_rows_are_gone_are_compared_by_what_was_sent(shift, capsys):
+    one, *others = texts(3, 0)
+    shift.arrive([one, " ".join(reversed(one.split())), *others], night=1)
+    shift.night()
+    shift.bring_back("one", answered(shift.export()))
+    (shift.root / "corpus" / "0001.jsonl").unlink()
+    shift.arrive(texts(4, 1), night=2)
+    shift.night()
+    capsys.readouterr()
+    assert main(["pool", "check", str(shift.out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["findings"]
+    near = [(f["id"], f["other"]) for f in found if f["check"] == "near_duplicate_cosine"]
+    assert near == [("n01-0", "n01-1")]
 
 
 def test_a_night_keeps_to_its_budget_and_to_what_may_be_out(shift):
