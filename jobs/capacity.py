@@ -75,16 +75,13 @@ def declared(config: ClusterConfig) -> list[dict[str, float]] | None:
     """The nodes that `cluster.nodes` says there will be; None: it says nothing."""
     if config.nodes is None:
         return None
-    return [_declared(group) for group in config.nodes for _ in range(group.count)]
+    return [_has(group) for group in config.nodes for _ in range(group.count)]
 
 
-def _declared(group: NodesConfig) -> dict[str, float]:
-    has = {"CPU": group.cpus, "GPU": group.gpus, **group.resources}
-    if group.memory is not None:
-        has["memory"] = float(parse_bytes(group.memory))
-    else:  # Nobody said how much: not a reason to refuse.
-        has["memory"] = math.inf
-    return has
+def _has(group: NodesConfig) -> dict[str, float]:
+    # Where nobody said how much memory, it is no reason to refuse.
+    memory = math.inf if group.memory is None else float(parse_bytes(group.memory))
+    return {"CPU": group.cpus, "GPU": group.gpus, **group.resources, "memory": memory}
 
 
 def needs(config: Config, nodes: Sequence[Amounts], *, until: str) -> list[Need]:

@@ -157,6 +157,12 @@ def _check_slices(file: ConfigFile) -> None:
 
 def _check_engine(config: Config, arm: Arm, *, is_there: bool) -> None:
     file, key = config.file, f"engines.{arm.engine}"
+    gpus, parallel = file.cluster.generate.gpus, file.engines[arm.engine].tensor_parallel_size
+    if gpus and gpus < parallel and parallel > 1:
+        raise ConfigError(
+            f"cluster.generate.gpus = {gpus:g}: {key} shares its model among {parallel} GPUs "
+            "(tensor_parallel_size), which one worker holds. Give as many, or leave gpus out."
+        )
     spec = (engine_spec if is_there else unpinned_spec)(file.engines[arm.engine], key=key)
     task_config = file.tasks[arm.task]
     if task_config.labels is not None or task_config.kind in ANSWERED_BY_OUTPUT:

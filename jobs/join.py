@@ -9,7 +9,7 @@ from jobs import manifest
 from jobs.errors import ConfigError, DataError
 from jobs.ledger import Ledger, Marker
 from jobs.reporting.metric_tables import to_arrow
-from jobs.reporting.table1 import NOTE, TABLE1_SCHEMA, method_of, table1, table1_rows
+from jobs.reporting.table1 import NOTE, TABLE1_SCHEMA, baseline_of, method_of, table1, table1_rows
 from jobs.reporting.table_files import as_csv, as_markdown, as_page
 from jobs.reporting.tables import Table
 from jobs.reporting.words import records
@@ -81,7 +81,7 @@ def _metrics(out: str) -> dict[str, Rows]:
 
 
 def _check_tested(against: str, tests: Rows) -> None:
-    tested = sorted({method_of(row["arm_b"]) for row in tests})
+    tested = sorted({of(row["arm_b"]) for row in tests for of in (baseline_of, method_of)})
     if against not in tested:
         raise ConfigError(
             f"--against {against}: no arm was tested against it. Tested against: "

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jobs import lock
-from jobs.annotation.finished import finished
+from jobs.annotation.finished import held
 from jobs.annotation.states import State, changes_of, pool_states, record_change
 from jobs.errors import DataError
 from jobs.nights.candidate_rows import sent_rows
@@ -66,8 +65,7 @@ def _change(
     reason: str | None,
     progress: Progress,
 ) -> dict[str, Any]:
-    run = finished(out, progress=progress)
-    with lock.held(run.ledger.store, warn=progress.warn):
+    with held(out, progress=progress) as run:
         ids = chosen(run)
         marker = record_change(run.ledger, ids, state, reason=reason)
     if marker is None:

@@ -1,11 +1,12 @@
 """An output as its last run left it, opened for those who go on with what it chose."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from jobs import manifest
+from jobs import lock, manifest
 from jobs.config.load import Config
 from jobs.config.schema import Arm, ConfigFile
 from jobs.errors import DataError
@@ -52,6 +53,24 @@ def finished(out: str, *, progress: Progress) -> Run:
     run.candidates = _candidates(run, found["selections"])
     run.pool = marker_in(found.get("pool"))
     return run
+
+
+@contextlib.contextmanager
+def held(out: str, *, progress: Progress) -> Iterator[Run]:
+    """The same for those who write: the output's lock is held for the length of the block.
+
+    Args:
+        out: Output folder.
+        progress: Where lines and warnings go.
+
+    Raises:
+        DataError: As `finished`; no lock is left in a folder that is no output.
+        ClusterError: A run is live on the output.
+    """
+    store = finished(out, progress=progress).ledger.store
+    with lock.held(store, warn=progress.warn):
+        # Read again: a run may have ended between the first reading and the lock.
+        yield finished(out, progress=progress)
 
 
 def marker_in(entry: Mapping[str, Any] | None) -> Marker | None:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from inference.tasks import Task
-from jobs import lock, manifest
+from jobs import manifest
 from jobs.annotation.corpus_rows import rows_by_id
-from jobs.annotation.finished import finished
+from jobs.annotation.finished import held
 from jobs.annotation.judge import Answer, Judged, Known, Policy, counts, judged
 from jobs.annotation.labels import (
     FOLDER,
@@ -69,8 +69,7 @@ def import_labels(
     Raises:
         ClusterError: A run is live on the output.
     """
-    run = finished(out, progress=progress)
-    with lock.held(run.ledger.store, warn=progress.warn):
+    with held(out, progress=progress) as run:
         return import_files(run, files, how=how)
 
 

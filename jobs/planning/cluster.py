@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.capacity import request, room
+from jobs.capacity import Amounts, declared, request, room
 from jobs.cluster import connected
 from jobs.cluster import nodes as cluster_nodes
-from jobs.config.cluster import ClusterConfig, NodesConfig, WorkersConfig
+from jobs.config.cluster import ClusterConfig, WorkersConfig
 from jobs.config.section import parse_bytes
 from jobs.errors import ConfigError
 
@@ -139,9 +139,9 @@ def machines_of(
     """
     address = os.environ.get("RAY_ADDRESS") or config.address
     told = (nodes, cpus, gpus, memory)
-    if all(one is None for one in told) and config.nodes is not None:
-        grown = [_declared(group) for group in config.nodes for _ in range(group.count)]
-        return Machines(tuple(grown), "cluster.nodes")
+    grown = declared(config)
+    if all(one is None for one in told) and grown is not None:
+        return Machines(tuple(map(_node, grown)), "cluster.nodes")
     if all(one is None for one in told) and address != "local":
         return _joined(config, address)
     here = _this_machine(config)
@@ -163,9 +163,12 @@ def machines_of_run(config: ClusterConfig) -> Machines:
     return machines_of(config.model_copy(update={"nodes": None}) if address == "local" else config)
 
 
-def _declared(group: NodesConfig) -> Node:
-    memory = None if group.memory is None else parse_bytes(group.memory)
-    return Node(group.cpus, group.gpus, memory, group.resources)
+def _node(has: Amounts) -> Node:
+    """A node from what `jobs.capacity` knows of it."""
+    memory = has.get("memory", math.inf)
+    own = {name: amount for name, amount in has.items() if name not in STANDARD}
+    known = None if math.isinf(memory) else int(memory)
+    return Node(has.get("CPU", 0.0), has.get("GPU", 0.0), known, own)
 
 
 def _bytes(memory: str) -> int:
@@ -195,13 +198,4 @@ def _gpus_here() -> float:
 def _joined(config: ClusterConfig, address: str) -> Machines:
     with connected(config):
         alive = cluster_nodes()
-    nodes = [
-        Node(
-            one.get("CPU", 0.0),
-            one.get("GPU", 0.0),
-            int(one["memory"]) if "memory" in one else None,
-            {name: amount for name, amount in one.items() if name not in STANDARD},
-        )
-        for one in alive
-    ]
-    return Machines(tuple(nodes), f"the cluster at {address}")
+    return Machines(tuple(map(_node, alive)), f"the cluster at {address}")

@@ -1,6 +1,6 @@
 """What a run costs on a cluster: time by stage, GPU hours, memory by process, disk by kind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +56,16 @@ def cost(planned: Planned, machines: Machines, rates: Rates) -> dict[str, Any]:
     Returns:
         `workers`, `seconds`, `gpu_hours`, `memory_bytes`, `disk` by stage or kind, plain data.
     """
-    workers = {name: _workers(planned, machines, name) for name in ("embed", "select", "generate")}
-    seconds = _seconds(planned, machines, rates, workers)
+    workers = {name: _workers(planned, machines, name) for name in ("embed", "select")}
+    turns = _turns(planned, machines, rates)
+    seconds = _seconds(planned, machines, rates, workers) | _spent(turns)
+    gpu_s = sum(turn.gpus * turn.workers * (turn.seconds + turn.epr_s) for turn in turns)
+    for stage, n in workers.items():
+        gpu_s += machines.gpus_of(*_resources(planned, stage)) * n * seconds[stage]
     return {
-        "workers": workers,
+        "workers": workers | {"generate": max((turn.workers for turn in turns), default=0)},
         "seconds": {name: round(value, 1) for name, value in seconds.items()},
-        "gpu_hours": round(_gpu_hours(planned, machines, workers, seconds), 3),
+        "gpu_hours": round(gpu_s / 3600, 3),
         "memory_bytes": memory(planned, rates),
         "disk": disk(planned, rates),
     }
@@ -71,7 +75,6 @@ def _workers(planned: Planned, machines: Machines, stage: str) -> int:
     units = {
         "embed": planned.n_parts,
         "select": planned.tables["corpus"]["partitions"],
-        "generate": planned.tables["queries"]["partitions"] * len(planned.arms),
     }
     resources, gpus = _resources(planned, stage)
     return machines.n_workers(resources, gpus=gpus, n_units=units[stage])
@@ -79,9 +82,45 @@ def _workers(planned: Planned, machines: Machines, stage: str) -> int:
 
 def _resources(planned: Planned, stage: str) -> tuple[WorkersConfig, float]:
     """What a worker of a stage asks for, and its GPUs where the config leaves them open."""
-    parallel = [engine.tensor_parallel_size for engine in planned.config.file.engines.values()]
-    gpus = {"embed": 1.0, "select": 0.0, "generate": float(max(parallel))}
+    gpus = {"embed": 1.0, "select": 0.0}
     return getattr(planned.config.file.cluster, stage), gpus[stage]
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What one engine answers; engines answer one after the other, each on all of the cluster.
+
+    Attributes:
+        workers: How many hold it.
+        gpus: Of each.
+        seconds: For its prompts.
+        epr_s: For those from which a map is learnt.
+    """
+
+    workers: int
+    gpus: float
+    seconds: float
+    epr_s: float
+
+
+def _turns(planned: Planned, machines: Machines, rates: Rates) -> list[_Turn]:
+    resources = planned.config.file.cluster.generate
+    parts = planned.tables["queries"]["partitions"]
+    turns = []
+    for engine in dict.fromkeys(arm.engine for arm in planned.config.arms):
+        arms = [planned.arms[arm.name] for arm in planned.config.arms if arm.engine == engine]
+        parallel = float(planned.config.file.engines[engine].tensor_parallel_size)
+        n = machines.n_workers(resources, gpus=parallel, n_units=parts * len(arms))
+        gpus = machines.gpus_of(resources, parallel)
+        pace = rates.prompt_tokens(engine, cpus=resources.cpus, gpus=gpus) * max(1, n)
+        asked = sum(map(_prompt_tokens, arms)), sum(arm["epr_prompt_tokens"] for arm in arms)
+        turns.append(_Turn(n, gpus, asked[0] / pace, asked[1] / pace))
+    return turns
+
+
+def _spent(turns: Sequence[_Turn]) -> dict[str, float]:
+    trials = sum(turn.epr_s for turn in turns)
+    return {"generate": sum(turn.seconds for turn in turns)} | ({"epr": trials} if trials else {})
 
 
 def _seconds(
@@ -91,18 +130,12 @@ def _seconds(
     files = sum(table["files"] for table in planned.tables.values())
     reading = rows / rates.per_core("read_rows") / max(1.0, min(files, machines.cpus))
     parting = rows / rates.per_core("partition_rows")
-    seconds = {
+    return {
         "start": _start_s(rates),
         "ingest": reading + parting / max(1.0, min(planned.n_parts, machines.cpus)),
         "embed": _embed_seconds(planned, machines, rates, max(1, workers["embed"])),
         "select": _select_seconds(planned, machines, rates, max(1, workers["select"])),
     }
-    pace = _prompt_pace(planned, machines, rates)
-    share = max(1, workers["generate"])
-    prompts = sum(_prompt_tokens(one) / pace[name] for name, one in planned.arms.items())
-    trials = sum(one["epr_prompt_tokens"] / pace[name] for name, one in planned.arms.items())
-    seconds["generate"] = prompts / share
-    return seconds | ({"epr": trials / share} if trials else {})
 
 
 def _start_s(rates: Rates) -> float:
@@ -116,15 +149,6 @@ def _start_s(rates: Rates) -> float:
 def _prompt_tokens(arm: Mapping[str, Any]) -> int:
     asked = arm["prompt_tokens"] + arm["order_prompt_tokens"] + arm["calibration_prompt_tokens"]
     return int(asked + arm["content_free_prompts"] * CONTENT_FREE_TOKENS)
-
-
-def _prompt_pace(planned: Planned, machines: Machines, rates: Rates) -> dict[str, float]:
-    resources, most = _resources(planned, "generate")
-    gpus = machines.gpus_of(resources, most)
-    return {
-        arm.name: rates.prompt_tokens(arm.engine, cpus=resources.cpus, gpus=gpus)
-        for arm in planned.config.arms
-    }
 
 
 def _embed_seconds(planned: Planned, machines: Machines, rates: Rates, n_workers: int) -> float:
@@ -152,17 +176,6 @@ def _select_seconds(planned: Planned, machines: Machines, rates: Rates, n_worker
         busy = min(machines.cpus, plan.sizes.threads * min(n_workers, plan.sizes.n_partitions))
         total += plan.n_folds * (plan.core_seconds() / pace / max(1.0, busy) + fixed)
     return total
-
-
-def _gpu_hours(
-    planned: Planned, machines: Machines, workers: Mapping[str, int], seconds: Mapping[str, float]
-) -> float:
-    hours = 0.0
-    for stage, n in workers.items():
-        gpus = machines.gpus_of(*_resources(planned, stage))
-        spent = seconds[stage] + (seconds.get("epr", 0.0) if stage == "generate" else 0.0)
-        hours += gpus * n * spent / 3600
-    return hours
 
 
 # Memory: what was measured on the sample, and by how much more this run holds.

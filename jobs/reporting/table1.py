@@ -15,6 +15,8 @@ Rows = Sequence[dict[str, Any]]
 Row = dict[str, Any]
 KEY = ("engine", "encoder", "task", "method")
 GRID = ("task=", "engine=", "encoder=")
+# What a grid repeats one method over.
+REPEATS = ("seed=", "repeat=")
 BELOW_FLOOR = "\N{DEGREE SIGN}"
 NOTE = (
     "Diff: the mean difference to the baseline over the folds; stars by its paired t-test, "
@@ -38,6 +40,11 @@ TABLE1_SCHEMA = pa.schema(
 def method_of(arm: str) -> str:
     """The name of an arm without what a grid over task, engine or encoder added to it."""
     return "+".join(part for part in arm.split("+") if not part.startswith(GRID))
+
+
+def baseline_of(arm: str) -> str:
+    """The method that an arm is as a baseline: its repeats are each the baseline of their twins."""
+    return "+".join(part for part in method_of(arm).split("+") if not part.startswith(REPEATS))
 
 
 def table1_rows(
@@ -78,8 +85,8 @@ def table1_rows(
 
 def usual_baseline(summary: Rows, tests: Rows) -> str | None:
     """The method that most tests are against, random selection before others; None of no tests."""
-    random = {method_of(row["arm"]) for row in summary if row.get("stage1") == "random"}
-    counts = Counter(method_of(row["arm_b"]) for row in tests)
+    random = {baseline_of(row["arm"]) for row in summary if row.get("stage1") == "random"}
+    counts = Counter(baseline_of(row["arm_b"]) for row in tests)
     return max(counts, key=lambda name: (name in random, counts[name]), default=None)
 
 
@@ -138,7 +145,7 @@ def _differences(tests: Rows, against: str | None) -> dict[tuple[str, ...], Row]
     found: dict[tuple[str, ...], Row] = {}
     for row in tests:
         for arm, other, sign in (("arm_a", "arm_b", 1), ("arm_b", "arm_a", -1)):
-            if method_of(row[other]) != against:
+            if against not in (method_of(row[other]), baseline_of(row[other])):
                 continue
             place = tuple(row[key] for key in ("task", "encoder", "engine", arm, "metric"))
             difference = row["mean_difference"]
@@ -165,7 +172,7 @@ def _block(rows: Rows, columns: Sequence[tuple[str, str]]) -> list[list[Cell]]:
 
 
 def _diff_title(rows: Iterable[Row | None]) -> str:
-    named = dict.fromkeys(method_of(r["against"]) for r in rows if r and r.get("against"))
+    named = dict.fromkeys(baseline_of(r["against"]) for r in rows if r and r.get("against"))
     return f"Diff to {', '.join(named)}"
 
 

@@ -1,5 +1,6 @@
 """Labels that come back: every row gets a verdict, nothing is lost, nothing counts twice."""
 
+import contextlib
 import csv
 import io
 import json
@@ -279,6 +280,33 @@ def test_a_live_run_and_a_missing_file_are_told(tree):
     with pytest.raises(ConfigError, match="no such file"):
         take_in(tree, f"{file}.nowhere")
     take_in(tree, file)
+
+
+def test_what_a_run_left_before_the_lock_was_got_is_what_is_gone_by(tree, monkeypatch):
+    from jobs import lock, manifest
+
+    real = lock.held
+
+    @contextlib.contextmanager
+    def slow(store, **how):
+        with real(store, **how):
+            # The run that held it until now has another label.
+            told = manifest.load(store)
+            told["config"]["tasks"]["colour"]["labels"].append("amber")
+            manifest.save(store, told)
+            yield
+
+    monkeypatch.setattr(lock, "held", slow)
+    take_in(tree, tree.file("x.csv", "id,label\nb,amber\n"))
+    assert said(tree) == {"b": "amber"}
+
+
+def test_a_folder_that_is_no_output_is_left_as_it_is(tmp_path):
+    file = tmp_path / "x.csv"
+    file.write_text("id,label\nb,blue\n")
+    with pytest.raises(DataError, match="no candidates"):
+        import_labels(str(tmp_path), [str(file)], how=Reading(), progress=QUIET)
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_broken_marker_of_an_import_is_an_error_and_not_written_over(tree):

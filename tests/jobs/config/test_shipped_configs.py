@@ -12,6 +12,7 @@ from inference import models
 from jobs.config.load import load
 from jobs.errors import ConfigError, ModelOutOfReach
 from jobs.plan import plan
+from jobs.planning.cluster import Machines, Node
 from jobs.progress import Progress
 
 CONFIGS = sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))
@@ -76,6 +77,18 @@ def test_a_plan_without_a_network_still_refuses_what_can_be_seen_to_be_wrong():
     ):
         with pytest.raises(ConfigError, match=said):
             plan(load(path, settings=[setting]), progress=Progress())
+
+
+@pytest.mark.model
+def test_a_worker_must_have_the_gpus_that_share_its_model():
+    path = next(str(path) for path in CONFIGS if path.stem == "ddi-gpu")
+    make_data(load(path))
+    two = ["engines.qwen.tensor_parallel_size=2"]
+    with pytest.raises(ConfigError, match=r"generate\.gpus = 1: engines\.qwen .* among 2 GPUs"):
+        plan(load(path, settings=[*two, "cluster.generate.gpus=1"]), progress=Progress())
+    # Engines that fit one GPU may share it.
+    half = load(path, settings=["cluster.generate.gpus=0.5"])
+    plan(half, progress=Progress(), machines=Machines((Node(64, 8),), "told"))
 
 
 def test_a_run_needs_the_models_that_a_plan_can_do_without():

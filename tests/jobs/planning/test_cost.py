@@ -1,6 +1,7 @@
 """What a run costs on a cluster: workers, hours, memory and disk, by hand from rates."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -120,6 +121,29 @@ def test_gpu_hours_are_those_of_the_gpus_that_are_held(config):
     embed_s = 20e6 / (2500 * GPU_CORES) / 4
     generate_s = 200_000 / (250 * GPU_CORES * 2) / 2
     hours = (4 * embed_s + 2 * 2 * generate_s) / 3600
+    assert found["gpu_hours"] == pytest.approx(hours, abs=1e-3)
+
+
+def test_engines_take_turns_each_with_the_gpus_that_it_shares_its_model_among(config):
+    """The small one on four workers of one GPU, then the large one on two of two."""
+    base = planned(config)
+    small = config.file.engines["llm"].model_copy(update={"tensor_parallel_size": 1})
+    file = config.file.model_copy(update={"engines": {**config.file.engines, "small": small}})
+    more = config.arms[0].model_copy(update={"name": "b", "engine": "small"})
+    both = replace(
+        base,
+        config=replace(config, file=file, arms=(config.arms[0], more)),
+        tables={**base.tables, "queries": table(1000, 8)},
+        arms={"a": base.arms["a"], "b": base.arms["a"]},
+    )
+    found = cost(both, nodes(2, 8, gpus=2), Rates())
+    pace = 250 * GPU_CORES
+    assert found["workers"]["generate"] == 4
+    assert found["seconds"]["generate"] == pytest.approx(
+        200_000 / (2 * pace) / 2 + 200_000 / pace / 4, abs=0.06
+    )
+    embed_s = 20e6 / (2500 * GPU_CORES) / 4
+    hours = (4 * embed_s + 2 * 2 * 200_000 / (2 * pace) / 2 + 4 * 200_000 / pace / 4) / 3600
     assert found["gpu_hours"] == pytest.approx(hours, abs=1e-3)
 
 

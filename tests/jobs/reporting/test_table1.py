@@ -93,6 +93,31 @@ def test_the_usual_baseline_is_random_selection_even_where_another_has_more_test
     assert usual_baseline(SUMMARY, []) is None
 
 
+def test_each_repeat_of_the_baseline_is_the_baseline_of_its_own_twins():
+    scores = {
+        f"{arm}+seed={seed}": (arm, 0.5, 0.5) for arm in ("random", "dual-div") for seed in (0, 1)
+    }
+    summary = block("ddi", "one", scores)
+    arms = [row["arm"] for row in summary]
+    tests = [
+        paired_row(arms[2 + seed], arms[seed], "ddi", "one")
+        | {"metric": metric, "mean_difference": 0.1 + seed, "p_holm": 0.5, "below_floor": False}
+        for metric in ("accuracy", "macro_f1")
+        for seed in (0, 1)
+    ]
+    rows = table1_rows(summary, tests)
+    found = {(r["method"], r["mean_difference"]) for r in rows if r.get("against")}
+    assert found == {("dual-div+seed=0", 0.1), ("dual-div+seed=1", 1.1)}
+    assert [line[:2] for line in cells(table1(rows))][3:] == [
+        ["dual-div+seed=0", "0.500"],
+        ["Diff to random", "+0.100"],
+        ["dual-div+seed=1", "0.500"],
+        ["Diff to random", "+1.100"],
+    ]
+    one = table1_rows(summary, tests, against="random+seed=1")
+    assert {r["method"] for r in one if r.get("against")} == {"dual-div+seed=1"}
+
+
 def test_without_a_test_there_are_scores_and_no_diff_row():
     assert [row[1] for row in cells(table1(table1_rows(SUMMARY, [])))].count("Diff to random") == 0
 
