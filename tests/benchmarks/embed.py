@@ -60,7 +60,7 @@ def main() -> None:
 def prepared(options: argparse.Namespace) -> tuple[str, Path]:
     """The config, ingested, and a file of its texts."""
     options.folder.mkdir(parents=True, exist_ok=True)
-    data = prepare(options.folder / "data", rows=options.rows)
+    data = prepare(str(options.folder / "data"), rows=options.rows)
     columns = {"id": "id", "input": "input", "label": "label"}
     one = {"actors": options.processes, "cpus": 1}
     plain = {

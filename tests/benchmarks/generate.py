@@ -69,7 +69,7 @@ def main() -> None:
 def prepared(options: argparse.Namespace) -> str:
     """The config, run until its prompts are there."""
     options.folder.mkdir(parents=True, exist_ok=True)
-    data = prepare(options.folder / "data", rows=CORPUS_ROWS)
+    data = prepare(str(options.folder / "data"), rows=CORPUS_ROWS)
     # The queries of the data set are few; rows of the corpus are as good as questions.
     asked = options.folder / "queries.parquet"
     rows = pq.read_table(data["corpus"]).slice(0, options.prompts)

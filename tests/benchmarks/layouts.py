@@ -69,7 +69,7 @@ def write_config(
     folder: Path, arms: dict[str, dict[str, Any]], *, n_queries: int, n_rows: int
 ) -> Path:
     """The quickstart's config on fewer rows, with one arm a layout."""
-    data = prepare(folder / "data", rows=n_rows)
+    data = prepare(str(folder / "data"), rows=n_rows)
     queries = pq.read_table(data["queries"])
     step = max(1, queries.num_rows // n_queries)
     few = folder / "queries.parquet"

@@ -200,7 +200,7 @@ def _texts(corpus: str, n: int, cache: Path) -> list[str]:
     if corpus == "icd":
         from jobs.prepare.icd10 import prepare
 
-        source = Path(prepare(cache / "icd10")["corpus"])
+        source = Path(prepare(str(cache / "icd10"))["corpus"])
     elif "DUALDIV_DATA_DIR" in os.environ:
         source = Path(os.environ["DUALDIV_DATA_DIR"]) / "tasks" / f"{TASKS[corpus]}.parquet"
     else:

@@ -1,5 +1,6 @@
 """A small project on disk: corpus, queries, config; and runs of it, stage by stage."""
 
+import contextlib
 import json
 import random
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from jobs import units
+from tests.jobs.selecting.inline_workers import InlineRay
 
 WORDS = {
     "water": "river lake rain ocean wave stream tide harbor flood well",
@@ -37,6 +39,7 @@ class Project:
 
     def __init__(self, root):
         self.root = root
+        self.ray = contextlib.nullcontext
         self.out = root / "out"
         self.rows = sentences(120)
         write_jsonl(root / "corpus" / "a.jsonl", self.rows)
@@ -79,7 +82,9 @@ class Project:
         from jobs.pipeline import execute
         from jobs.progress import Progress
 
-        result = execute(load(self.path, **options), until=until, progress=Progress(quiet=True))
+        config = load(self.path, **options)
+        with self.ray():
+            result = execute(config, until=until, progress=Progress(quiet=True))
         return result, self.manifest
 
     @property
@@ -110,6 +115,7 @@ def ray_project(tmp_path, embedded_ray):
 
 @pytest.fixture
 def project(ray_project, monkeypatch):
-    """A project whose units run in this process, which has the encoder's libraries loaded."""
+    """A project that is executed in this process, which has the encoder's libraries loaded."""
     monkeypatch.setattr(units, "run_units", inline_units)
+    ray_project.ray = InlineRay
     return ray_project

@@ -1,6 +1,5 @@
 """Evaluate through every stage before it, with an LLM that answers what it was shown last."""
 
-import contextlib
 import json
 import re
 
@@ -10,7 +9,7 @@ import pytest
 
 from inference.engine import Completion, VllmEngine
 from inference.scoring import score
-from jobs import generate, pipeline, units
+from jobs import generate, units
 from jobs.errors import ConfigError
 from jobs.evaluate import TABLES
 from jobs.generate import GenerateWork
@@ -46,8 +45,6 @@ def answered(tmp_path, monkeypatch):
     """A project of 40 queries in 10 documents, two of them without a label; all in this process."""
     project = Project(tmp_path)
     monkeypatch.setattr(units, "run_units", inline_units)
-    monkeypatch.setattr(pipeline, "connected", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(pipeline, "ray_errors", lambda: ())
     queries = sentences(40, seed=1, prefix="q")
     for i, row in enumerate(queries):
         row |= {"year": str(2020 + i % 2), "document": f"d{i % 10}"}

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from inference.engine import VllmEngine
-from jobs import embed, generate, pipeline, select
+from jobs import embed, generate, select
 from jobs.checks import check_config
 from jobs.cli import main
 from jobs.config.load import load
@@ -161,7 +161,6 @@ def test_the_page_is_made_before_the_first_label_comes_and_after(shift, monkeypa
     def start(spec):
         return VllmEngine(spec, start=lambda _: FakeLlm(), start_pause_s=0.0)
 
-    monkeypatch.setattr(pipeline, "ray_errors", lambda: ())
     monkeypatch.setattr(generate, "GenerateWork", functools.partial(GenerateWork, start=start))
     shift.config |= {
         "generate": {"decoder": "generate"},

@@ -21,6 +21,10 @@ class KilledForMemory(Exception):
     """Stands for `ray.exceptions.OutOfMemoryError`, which is no `RayActorError`."""
 
 
+class NeverMet(Exception):
+    """Stands for what Ray raises of other processes, which there are none of."""
+
+
 class InlineRay:
     """Stands in for the module `ray` inside a `with` block.
 
@@ -30,7 +34,13 @@ class InlineRay:
         death: What such a call raises.
     """
 
-    exceptions = SimpleNamespace(RayActorError=ActorDied, OutOfMemoryError=KilledForMemory)
+    exceptions = SimpleNamespace(
+        **dict.fromkeys(
+            ("WorkerCrashedError", "ObjectLostError", "NodeDiedError", "RaySystemError"), NeverMet
+        ),
+        RayActorError=ActorDied,
+        OutOfMemoryError=KilledForMemory,
+    )
     death = ActorDied
 
     def __init__(self, *, lose=(), cpus=64):
@@ -47,6 +57,9 @@ class InlineRay:
         del sys.modules["ray"]
         if self._real is not None:
             sys.modules["ray"] = self._real
+
+    def is_initialized(self):
+        return True
 
     def cluster_resources(self):
         return {"CPU": float(self._cpus)}
