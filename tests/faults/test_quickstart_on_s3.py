@@ -61,7 +61,7 @@ def runs(seaweed, s3, tmp_path_factory):
 def dualdiv(*arguments, environment):
     """Run the program; gives what it printed."""
     command = [sys.executable, "-m", "jobs", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=2400)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr
 
