@@ -12,7 +12,7 @@ DEVICE ?= cpu
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH ?= torch==2.13.0+cpu
 
-# Corpus rows of the quickstart; empty: all 73,002, for which two slow cores need 6 more minutes.
+# Corpus rows of the quickstart; empty: all 73,002, for which two slow cores need 4 more minutes.
 ROWS ?= 25000
 
 # Processes that share the test files; each that needs one has a Ray of its own.

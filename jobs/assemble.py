@@ -118,7 +118,7 @@ def _check_numbers(arm: Arm) -> None:
         )
 
 
-# The Ray wiring; the Ray-free functions are in `assemble_work`, `layouts` and `calibrate`.
+# The Ray wiring; the Ray-free functions are in `jobs.prompting`.
 
 
 def _orders(

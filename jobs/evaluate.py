@@ -127,7 +127,7 @@ def _files(folder: str) -> list[tuple[str, int, int | str]]:
         return stamps(folder)
 
 
-# The functions on one arm and one task are in `metrics`.
+# The functions on one arm and one task are in `jobs.reporting.metrics`.
 
 
 def _measure(run: Run, units: dict[str, Unit]) -> dict[str, Marker]:

@@ -1,7 +1,7 @@
 """`dualdiv plan`: validate, then estimate rows, tokens, memory, disk and time; runs nothing.
 
 Rows of Parquet files are exact; of text files they are estimated from the first rows. Times rest on
-rates that `plan --calibrate` measured, or on assumed ones (see `plan_rates`), and say so.
+rates that `plan --calibrate` measured, or on assumed ones (see `jobs.planning.rates`), and say so.
 """
 
 import math

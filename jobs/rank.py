@@ -202,7 +202,7 @@ def learns(arm: Arm) -> bool:
     return arm.stage2.recall_by == "epr" and not shows_nothing(arm.stage2)
 
 
-# The Ray wiring; the Ray-free functions on one part are in `rank_work`.
+# The Ray wiring; the Ray-free functions on one part are in `jobs.ranking.work`.
 
 
 def _shared(run: Run, need: Need) -> dict[str, Any]:

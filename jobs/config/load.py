@@ -65,7 +65,7 @@ def load(
     """Read, override, validate and expand a config.
 
     Args:
-        path: YAML file; it may build on others (`config_files`).
+        path: YAML file; it may build on others (`jobs.config.files`).
         settings: Overrides `a.b=c`; c is YAML; list items by number (`arms.0.name=x`).
         limit: Rows of each table to read.
         out: Replaces `out`.

@@ -27,7 +27,13 @@ Mask = Annotated[
 
 
 class EncoderConfig(Section):
-    """A sentence encoder: a preset, a model with its settings, or a preset changed in places."""
+    """A sentence encoder: a preset, a model with its settings, or a preset changed in places.
+
+    Attributes:
+        preset: A name of `inference.presets`; null: `model` alone says what it is.
+
+    All others are those of `inference.encoder_spec.EncoderSpec`; null: the preset's, or its own.
+    """
 
     preset: str | None = None
     model: str | None = None
@@ -99,7 +105,19 @@ def rules_of(mask: list[Mask] | None) -> tuple[MaskRule, ...]:
 
 
 class EngineConfig(Section):
-    """An LLM in vLLM; null means the engine's default for the device at hand."""
+    """An LLM in vLLM; null means the engine's default for the device at hand.
+
+    Attributes:
+        model: Package (`package:NAME`), folder or hub name.
+        revision: Commit, tag or branch of a hub model.
+        dtype: `auto`: on a CPU float32 unless the CPU multiplies bfloat16 by itself.
+        max_model_len: Most tokens of prompt and answer together.
+        max_num_seqs: Most requests computed at a time.
+        gpu_memory_utilization: Fraction of the GPU's memory.
+        tensor_parallel_size: GPUs that share the model.
+        kv_cache_memory_bytes: Memory of the prefix cache and running requests.
+        extra: Further arguments of `vllm.LLM`, as they are; `trust_remote_code` too.
+    """
 
     model: str
     revision: str | None = None

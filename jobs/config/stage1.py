@@ -173,7 +173,7 @@ class SelectConfig(Section):
 
     Attributes:
         memory_per_worker: What one select worker may hold of data, as bytes or like `2GiB`, the
-            process itself (about 290 MiB) beside it: decides on modes and merge levels.
+            process itself (about 270 MiB) beside it: decides on modes and merge levels.
         merge_ground: What a merge judges candidates on: `all` rows, a common `sample` of them, or
             `auto`, by size.
         sample: Rows of that sample.

@@ -13,7 +13,33 @@ ZERO_SHOT = "zero-shot"
 
 
 class Stage2Config(Section):
-    """Which of the annotated texts a query is shown."""
+    """Which of the annotated texts a query is shown.
+
+    Attributes:
+        method: A name of `selection.rankers.PER_QUERY` or `selection.query_set.FOR_ALL`.
+        k: Records a query is shown.
+        condition_on: `query`, or `all`: one set for all queries.
+        lam: Weight of the log-determinant in `dual-div`; key `lambda`.
+        lambda_scale: As in Stage 1.
+        ridge: As in Stage 1.
+        mmr_lambda: Weight of relevance against redundancy in `mmr`.
+        recall: Candidates that a method chooses among.
+        recall_by: What finds these.
+        sparse_encoder: The one of `sparse_encoders` that `sparse` and `hybrid` go by.
+        epr: Of `recall_by: epr`.
+        k_rrf: Constant of reciprocal rank fusion (`hybrid`).
+        exact_up_to: A larger pool is searched through a graph.
+        theta: Weight of relevance against the log-determinant in `dpp`.
+        labels: Likely labels that `stratified` shows; null: k.
+        diversity: Weight of the log-determinant in `mutual-information`.
+        probe_weight: Weight of the label's log-probability in `probe`.
+        clusters: Of the pool in `kmeans`; null: k.
+        ground: What coverage is measured on: rows drawn from the corpus, `all`, or the `pool`.
+        exclude_same_text: Never show a copy of the query.
+        exclude_same_group: Never show a record of its group.
+        ceiling: Never show a record with a cosine of at least this; null: no ceiling.
+        cover_tags: A tag that a query names is in one of its demonstrations.
+    """
 
     method: str = "knn"
     k: int = Field(4, ge=0)
@@ -101,7 +127,7 @@ class GenerateConfig(Section):
     """How an answer is drawn from the LLM; `stop: null` is the line end, in chat nothing.
 
     Attributes:
-        decoder: `choice`, `generate` or `likelihood`.
+        decoder: `choice`, `generate`, `likelihood` or `likelihood-best`.
         max_tokens: Most tokens of an answer.
         temperature: 0 is greedy.
         stop: Where a free answer ends.

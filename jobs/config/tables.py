@@ -54,7 +54,22 @@ class Partition(Section):
 
 
 class TableConfig(Section):
-    """Where a table comes from and how it is read."""
+    """Where a table comes from and how it is read.
+
+    Attributes:
+        path: File, folder, glob, or a list of them.
+        format: `auto`: by content and name.
+        encoding: Of text formats; a byte order mark overrules it.
+        delimiter: Of CSV and TSV; null: found out from the header.
+        quote: Of CSV and TSV; null: quotes are text.
+        header: Whether the first line names the columns, or their names.
+        records_key: Key of the records in a JSON document that wraps them; null: found out.
+        columns: Which column is what.
+        partition: Hash partitions.
+        on_duplicate_id: `rename` gives later rows an id of their own, `reject` sets them aside,
+            `error` ends the run.
+        max_bytes: A larger row is set aside as `too_large`.
+    """
 
     path: str | list[str]
     format: Literal["auto", "parquet", "jsonl", "csv", "tsv", "json"] = "auto"

@@ -93,7 +93,7 @@ def order_line(name: str, planned: Mapping[str, int]) -> str:
     )
 
 
-# The Ray wiring; the Ray-free function is in `order_work`.
+# The Ray wiring; the Ray-free function is in `jobs.orders.work`.
 
 
 def write_prompts(run: Run) -> None:

@@ -1,6 +1,7 @@
 """Cluster files against Ray's own schema, KubeRay's documented fields, and the tested versions."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -11,6 +12,7 @@ import yaml
 
 from jobs import capacity
 from jobs.config.load import load
+from jobs.embed import encoder_spec
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "configs" / "cluster"
@@ -174,6 +176,19 @@ def test_the_nightly_differs_from_a_run_in_its_entrypoint_alone():
     night, once = job_spec("nightly.yaml"), job_spec("rayjob.yaml")
     assert "configs/nightly.yaml" in night["entrypoint"]
     assert night | {"entrypoint": ""} == once | {"entrypoint": ""}
+
+
+def test_the_nightly_asks_for_nothing_that_a_pod_does_not_have():
+    entrypoint = job_spec("nightly.yaml")["entrypoint"]
+    words = shlex.split(entrypoint)
+    told = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+    config = load(str(ROOT / "configs" / "nightly.yaml"), settings=told)
+    file, arms = config.file, config.arms
+    places = [file.corpus.path, file.queries.path, words[words.index("--out") + 1]]
+    assert all(place.startswith("s3://BUCKET/") for place in places)
+    encoders = {encoder_spec(file.encoders[arm.encoder], key="").model for arm in arms}
+    models = encoders | {file.engines[arm.engine].model for arm in arms}
+    assert not [model for model in models if model.startswith("package:")]
 
 
 def test_the_policy_lets_nobody_else_at_the_head():
