@@ -1,7 +1,7 @@
 """Execution accuracy: does a query return what the gold query returns?"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from inference.parsing_sql import orders_rows
@@ -64,7 +64,7 @@ def same_rows(first: Sequence[ResultRow], second: Sequence[ResultRow], *, ordere
     """Compare two results.
 
     Columns are compared by place, whatever their names. 2 equals 2.0, numbers are compared by 10
-    significant digits, and a text never equals a number.
+    significant digits in a column where one is a float, and a text never equals a number.
 
     Args:
         first: Rows.
@@ -76,9 +76,16 @@ def same_rows(first: Sequence[ResultRow], second: Sequence[ResultRow], *, ordere
     """
     if len(first) != len(second):
         return False
-    mine, theirs = ([tuple(map(_comparable, row)) for row in rows] for rows in (first, second))
+    # A whole number is exact, an id say, unless its column has numbers that are not.
+    inexact = {at for row in (*first, *second) for at, v in enumerate(row) if isinstance(v, float)}
+    mine, theirs = ([_comparable(row, inexact) for row in rows] for rows in (first, second))
     return mine == theirs if ordered else Counter(mine) == Counter(theirs)
 
 
-def _comparable(value: Value) -> Value:
-    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+def _comparable(row: ResultRow, inexact: Set[int]) -> tuple[Value, ...]:
+    return tuple(
+        float(f"{value:.{_DIGITS}g}")
+        if at in inexact and isinstance(value, (int, float))
+        else value
+        for at, value in enumerate(row)
+    )

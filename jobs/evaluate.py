@@ -47,7 +47,7 @@ from jobs.run import Part, Run
 from jobs.storage import reading
 from jobs.tasks import plain_task, task_of
 
-VERSION = 5
+VERSION = 6
 
 Rows = dict[str, list[dict[str, Any]]]
 Outputs = dict[str, pd.DataFrame]

@@ -48,17 +48,19 @@ def _read(outs: Sequence[str]) -> tuple[Rows, Rows, Rows]:
     summary: Rows = []
     tests: Rows = []
     scores: Rows = []
-    seen: dict[tuple[str, ...], str] = {}
-    for out in outs:
+    seen: dict[tuple[str, ...], int] = {}
+    for number, out in enumerate(outs):
         found = _metrics(out)
         for row in found["summary"]:
-            key = tuple(row[name] for name in ("task", "encoder", "engine", "arm"))
-            if key in seen:
+            task, encoder, engine = (row[name] for name in ("task", "encoder", "engine"))
+            # Arms of two runs whose names say the same method would be one line of the table.
+            first = seen.setdefault((task, encoder, engine, method_of(row["arm"])), number)
+            if first != number:
                 raise ConfigError(
-                    f"{out}: arm {key[3]} of task {key[0]}, encoder {key[1]} and engine {key[2]} "
-                    f"is in {seen[key]} too. Give a run once; name tasks and engines apart."
+                    f"{out}: arm {row['arm']} of task {task}, encoder {encoder} and engine "
+                    f"{engine} is in {outs[first]} too. Give a run once; name tasks and engines "
+                    "apart."
                 )
-            seen[key] = out
         summary += found["summary"]
         tests += found["paired_tests"]
         scores += found["scores"]

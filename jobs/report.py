@@ -30,7 +30,7 @@ from jobs.selection_folds import folds_of
 from jobs.tasks import task_of
 from jobs.vectors import Matrix, sample, to_lists, to_matrix
 
-VERSION = 4
+VERSION = 5
 MAP_VERSION = 1
 PAGE = "report.html"
 HIDDEN_FACTS = (
@@ -71,6 +71,11 @@ def _mark(run: Run, maps: Mapping[str, Marker | None]) -> str:
         {name: [one.checksum for one in markers] for name, markers in run.outputs.items()},
         # Cases and samples show gold answers and labels in their own words.
         [[part.content for part in run.tables["queries"].parts], run.pool and run.pool.checksum],
+        [part.content for part in run.tables["corpus"].parts],
+        {
+            name: [one["checksum"] for one in run.manifest["tables"][name]["rejected"]]
+            for name in ROLES
+        },
         run.progress.warnings,
         run.config.as_dict(),
         run.manifest["versions"],

@@ -6,11 +6,12 @@ from typing import Any
 
 from jobs.config.load import Config
 from jobs.config.schema import Arm
+from jobs.config.stage2 import ZERO_SHOT
 from jobs.errors import ConfigError
 
 Matches = Callable[[Arm], bool]
 # Without `report.baselines`: no demonstrations, random selection, and the nearest neighbours.
-USUAL = ("zero-shot", "random", "knn")
+USUAL = (ZERO_SHOT, "random", "knn")
 # What repeats of one setting may differ in.
 REPEATED = ("seed", "repeat")
 
@@ -23,6 +24,7 @@ def check_baselines(config: Config) -> None:
     """
     names = [arm.name for arm in config.arms]
     methods = {m for arm in config.arms for m in (arm.stage1.method, arm.stage2.method)}
+    methods |= {ZERO_SHOT for arm in config.arms if arm.stage2.shows_nothing}
     for wanted in config.file.report.baselines or ():
         if wanted not in {*names, *methods}:
             raise ConfigError(
@@ -99,6 +101,8 @@ def settings_of(arm: Arm) -> dict[str, Any]:
 def _matches(wanted: str, arms: Sequence[Arm], *, by_name: bool) -> Matches:
     if by_name:
         return lambda arm: arm.name == wanted
-    if any(arm.stage1.method == wanted for arm in arms):
-        return lambda arm: arm.stage1.method == wanted
-    return lambda arm: arm.stage2.method == wanted
+    if wanted == ZERO_SHOT:
+        return lambda arm: arm.stage2.shows_nothing
+    stage = "stage1" if any(arm.stage1.method == wanted for arm in arms) else "stage2"
+    # One without demonstrations is no arm of the method that it names.
+    return lambda arm: getattr(arm, stage).method == wanted and not arm.stage2.shows_nothing

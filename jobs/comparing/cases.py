@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from inference.kinds import gold_answer
 from inference.tasks import Task
 from jobs.evaluate import read_outputs
+from jobs.ledger import Marker
 from jobs.reporting.cases import Answer, Case, Record, cases_of, choose
 from jobs.run import Run
 from jobs.tasks import task_of
@@ -24,7 +25,8 @@ def read_cases(run: Run) -> list[Case]:
     found = []
     for name in dict.fromkeys(arm.task for arm in run.arms):
         task = task_of(run, name)
-        answers = {arm.name: _answers(run, arm.name) for arm in run.arms if arm.task == name}
+        right = _right(run, task)
+        answers = {arm.name: _answers(run, arm.name, right) for arm in run.arms if arm.task == name}
         ids = choose(answers) if wanted is None else wanted
         shown = {
             one
@@ -44,11 +46,34 @@ def read_cases(run: Run) -> list[Case]:
     return found
 
 
-def _answers(run: Run, arm: str) -> dict[str, Answer]:
+def _right(run: Run, task: Task) -> dict[tuple[str, str], bool] | None:
+    """Which scored answers, by arm and query, have all points; None where the text decides."""
+    if task.kind == "classification":
+        return None
+    table = run.ledger.read(
+        Marker(**run.manifest["metrics"]["answers"]), ["task", "arm", "id", "score"]
+    )
+    table = table.filter(pc.and_(pc.equal(table["task"], task.name), pc.is_valid(table["score"])))
+    columns = [table[name].to_pylist() for name in ("arm", "id", "score")]
+    return {(arm, id_): score == 1.0 for arm, id_, score in zip(*columns, strict=True)}
+
+
+def _answers(run: Run, arm: str, right: dict[tuple[str, str], bool] | None) -> dict[str, Answer]:
+    def is_right(id_: str, gold: str | None, prediction: str | None) -> bool | None:
+        if right is not None:
+            return right.get((arm, id_))
+        return None if gold is None else gold == prediction
+
     table = read_outputs(run, arm)
     columns = [table[name] for name in ("id", "gold", "prediction", "status", "demonstration_ids")]
     return {
-        str(id_): Answer(_text(gold), _text(prediction), str(status), _list(shown))
+        str(id_): Answer(
+            _text(gold),
+            _text(prediction),
+            str(status),
+            _list(shown),
+            is_right(str(id_), _text(gold), _text(prediction)),
+        )
         for id_, gold, prediction, status, shown in zip(*columns, strict=True)
     }
 

@@ -16,12 +16,14 @@ class Answer:
         prediction: The parsed answer, None if there is none.
         status: Of the output row.
         demonstration_ids: What was shown, in the order of the prompt.
+        right: Whether the answer is right; None if it is not scored.
     """
 
     gold: str | None
     prediction: str | None
     status: str
     demonstration_ids: Sequence[str] = ()
+    right: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,9 @@ def choose(answers: Mapping[str, Mapping[str, Answer]], *, n: int = N_CASES) -> 
     apart, unlike = [], []
     for id_ in ids:
         found = [arm[id_] for arm in answers.values() if id_ in arm]
-        if any(one.gold is None for one in found):
+        if any(one.right is None for one in found):
             continue
-        if len({one.gold == one.prediction for one in found}) > 1:
+        if len({one.right for one in found}) > 1:
             apart.append(id_)
         elif len({one.prediction for one in found}) > 1:
             unlike.append(id_)
@@ -154,6 +156,6 @@ def _shown(id_: str, record: Record | None) -> Shown:
 
 
 def _verdict(answer: Answer) -> str:
-    if answer.gold is None:
+    if answer.right is None:
         return "not scored"
-    return "right" if answer.prediction == answer.gold else "wrong"
+    return "right" if answer.right else "wrong"

@@ -23,7 +23,8 @@ def stars(p: float | None) -> str:
 def paired_table(rows: Rows) -> Table:
     """Paired tests of one task, two rows a pair."""
     headings = [
-        *("arm", "against", "metric", "queries", "folds", "difference", "mean of folds [95%]"),
+        *("arm", "against", "metric", "queries", "folds", "without a label"),
+        *("difference", "mean of folds [95%]"),
         *("sd", "t", "p", "p, Holm", "", "noise floor", "below it", "only arm right"),
         *("only other right", "McNemar p", "p, Holm", "by", "note"),
     ]
@@ -31,7 +32,7 @@ def paired_table(rows: Rows) -> Table:
         [
             *(Cell(plain(row[name])) for name in ("arm_a", "arm_b")),
             Cell(NAMES[row["metric"]]),
-            *(_number(plain(row[name])) for name in ("n", "n_folds")),
+            *(_number(plain(row[name])) for name in ("n", "n_folds", "n_short_folds")),
             _number(f"{row['difference']:+.3f}"),
             _number(_mean(row)),
             *(_number(plain(row[name])) for name in ("sd", "t")),

@@ -125,8 +125,9 @@ COMPARISON_SCHEMA = pa.schema(
 )
 PAIRED_TESTS_SCHEMA = pa.schema(
     [
+        # Encoder and engine are those of the first arm, and of the second.
         *((name, pa.string()) for name in ("task", "encoder", "engine", "arm_a", "arm_b")),
-        *(("metric", pa.string()), ("folds", pa.string())),
+        *((name, pa.string()) for name in ("encoder_b", "engine_b", "metric", "folds")),
         *((name, pa.int64()) for name in ("n", "n_folds", "n_short_folds", "n_tests")),
         *((name, pa.float64()) for name in ("difference", "mean_difference", "sd", "t", "p")),
         *((name, pa.float64()) for name in ("p_holm", "low", "high")),

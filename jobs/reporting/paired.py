@@ -121,6 +121,7 @@ def contest_tests(
         if shared:
             fields = {k: arms[pair[0]][k] for k in ("task", "encoder", "engine")}
             fields |= {"arm_a": pair[0], "arm_b": pair[1], "folds": kind}
+            fields |= {f"{key}_b": arms[pair[1]][key] for key in ("encoder", "engine")}
             fields |= {"n_short_folds": n_short}
             rows += [fields | row for row in _pair(shared, pair, contest, number, design)]
     for row in rows:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.reporting.tables import Cell, Table, plain
-from jobs.reporting.words import floor_text, interval_text, rank_text, tested
+from jobs.reporting.words import UNSCORED, floor_text, interval_text, rank_text, tested
 
 NAMES = {
     "accuracy": "accuracy",
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 def goes_by_scores(rows: Sequence[Row]) -> bool:
     """Whether a task is judged by other scores than accuracy and macro-F1 of labels."""
-    return any(row["score"] is not None and row["accuracy"] is None for row in rows)
+    return any(row["metric"] is not None and row["accuracy"] is None for row in rows)
 
 
 def score_headline(
@@ -46,6 +46,8 @@ def score_headline(
         Sentences, each complete in itself.
     """
     scored = [row for row in rows if row["score"] is not None]
+    if not scored:
+        return [UNSCORED]
     best = max(scored, key=lambda row: row["score"])
     name = NAMES[best["metric"]]
     score = interval_text(best["score"], best["score_low"], best["score_high"])

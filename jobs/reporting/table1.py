@@ -15,6 +15,7 @@ Rows = Sequence[dict[str, Any]]
 Row = dict[str, Any]
 KEY = ("engine", "encoder", "task", "method")
 GRID = ("task=", "engine=", "encoder=")
+GRID_KEY = ("task", "engine", "encoder")
 # What a grid repeats one method over.
 REPEATS = ("seed=", "repeat=")
 BELOW_FLOOR = "\N{DEGREE SIGN}"
@@ -71,10 +72,13 @@ def table1_rows(
         if not row["against"]:
             place = tuple(row[key] for key in ("task", "encoder", "engine", "arm"))
             own.setdefault(place, []).append(row)
+    # Arms that are called alike but for what a grid adds keep their whole names.
+    named = Counter((*(row[key] for key in GRID_KEY), method_of(row["arm"])) for row in summary)
     rows = []
     for row in summary:
         fields = {key: row[key] for key in ("task", "encoder", "engine", "arm", "n_scored")}
-        fields |= {"method": method_of(row["arm"])}
+        alike = named[(*(row[key] for key in GRID_KEY), method_of(row["arm"]))] > 1
+        fields |= {"method": row["arm"] if alike else method_of(row["arm"])}
         place = tuple(row[key] for key in ("task", "encoder", "engine", "arm"))
         figures_by_metric = figures_of(row) | _tested(own.get(place, ()))
         for metric, figures in figures_by_metric.items():
@@ -144,10 +148,15 @@ def _differences(tests: Rows, against: str | None) -> dict[tuple[str, ...], Row]
     """What the tests say of each arm and metric beside the baseline, whichever came first."""
     found: dict[tuple[str, ...], Row] = {}
     for row in tests:
-        for arm, other, sign in (("arm_a", "arm_b", 1), ("arm_b", "arm_a", -1)):
+        for arm, other, sign, own in (
+            ("arm_a", "arm_b", 1, ("encoder", "engine")),
+            ("arm_b", "arm_a", -1, ("encoder_b", "engine_b")),
+        ):
             if against not in (method_of(row[other]), baseline_of(row[other])):
                 continue
-            place = tuple(row[key] for key in ("task", "encoder", "engine", arm, "metric"))
+            # Metrics of an earlier version do not say it of the second arm.
+            where = [row.get(key, row[key.removesuffix("_b")]) for key in own]
+            place = (row["task"], *where, row[arm], row["metric"])
             difference = row["mean_difference"]
             told = {name: row[name] for name in ("p_holm", "below_floor")}
             told["mean_difference"] = difference if difference is None else sign * difference

@@ -10,6 +10,7 @@ from jobs.reporting.metric_tables import MAJORITY
 
 Row = Mapping[str, Any]
 LEVEL = 0.05
+UNSCORED = "No arm was scored: no query has a gold answer of the task that could be compared."
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -66,7 +67,7 @@ def headline(
     """
     best = best_of(rows)
     if best is None:
-        return ["No arm was scored: no query has a gold label of the task."]
+        return [UNSCORED]
     mine = [row for row in comparisons if row["arm"] == best["arm"]]
     opponents = [row for row in mine if row["against"] != MAJORITY]
     judged: dict[str, dict[str, Row]] = {}
@@ -78,8 +79,9 @@ def headline(
     sentences += [_opponent(row, judged.get(row["against"], {})) for row in opponents]
     if opponents and all(row.get("macro_f1_floor") is None for row in opponents):
         sentences.append(
-            "No arm was repeated, so it is unknown how far apart two runs of one setting are: that "
-            "takes arms that differ in seed or repeat alone."
+            "Neither the best arm nor those it is compared with were repeated, so it is unknown "
+            "how far apart two runs of one setting are: that takes arms that differ in seed or "
+            "repeat alone."
         )
     if any(row["against"] == best["arm"] for row in comparisons):
         sentences.append(_is_baseline(best))
@@ -163,6 +165,12 @@ def tested(test: Row, name: str) -> str:
     )
     if test["p_holm"] >= LEVEL:
         return f"not told apart in {name} ({how})"
+    whole, mean = test["difference"], test["mean_difference"]
+    if whole * mean <= 0:
+        return (
+            f"not told apart in {name}, because the folds ({mean:+.3f} on average) and all queries "
+            f"together ({whole:+.3f}) disagree: folds differ in size, or lack labels ({how})"
+        )
     return f"{'better' if test['mean_difference'] > 0 else 'worse'} in {name} ({how})"
 
 

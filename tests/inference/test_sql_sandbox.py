@@ -226,6 +226,14 @@ def test_equal_rows_in_another_number_are_another_result():
     assert same_rows([(1,), (2.0,)], [(2,), (1,)], ordered=False)
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_sum_is_the_same_as_a_float_and_an_id_is_exact(ordered):
+    assert same_rows([(12345678901, "a")], [(12345678901.0, "a")], ordered=ordered)
+    assert same_rows([(12345678901,), (0.5,)], [(12345678901.0,), (0.5,)], ordered=ordered)
+    assert not same_rows([(12345678901,)], [(12345678902,)], ordered=ordered)
+    assert not same_rows([(1.0,)], [(1.0, 2)], ordered=ordered)
+
+
 def test_the_gold_queries_of_a_real_data_set_run():
     folder = os.environ.get("DUALDIV_DATA_DIR")
     if not folder:

@@ -17,5 +17,6 @@ def summary_row(arm, task, engine, stage1, accuracy, macro_f1):
 def paired_row(arm, against, task, engine):
     """A paired test that finds no difference."""
     row = {"task": task, "encoder": "minilm", "engine": engine, "arm_a": arm, "arm_b": against}
+    row |= {"encoder_b": "minilm", "engine_b": engine}
     row |= {"metric": "accuracy", "mean_difference": 0.0, "p": 1.0, "p_holm": 1.0}
     return row | {"below_floor": None}

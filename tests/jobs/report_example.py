@@ -218,7 +218,13 @@ def _cases():
     """Two queries of every arm, and one that is not there."""
     answers = {
         arm: {
-            id_: Answer(LABELS[2], LABELS[(i + at) % 3], "ok", ["a", "b", "gone"][: i % 4])
+            id_: Answer(
+                LABELS[2],
+                LABELS[(i + at) % 3],
+                "ok",
+                ["a", "b", "gone"][: i % 4],
+                (i + at) % 3 == 2,
+            )
             for at, id_ in enumerate(("q0", "q1"))
         }
         for i, arm in enumerate(ARMS)

@@ -17,10 +17,10 @@ from jobs.reporting.table1 import TABLE1_SCHEMA
 from tests.jobs.metric_rows import paired_row, summary_row
 
 
-def run_of(root, task, *, engine="small"):
+def run_of(root, task, *, engine="small", suffix=""):
     """An output with the metrics of two arms."""
     scores = {"random": ("random", 0.25, 0.125), "dual-div": ("dual-div", 0.5, 0.375)}
-    names = {arm: f"{arm}+task={task}" for arm in scores}
+    names = {arm: f"{arm}+task={task}{suffix}" for arm in scores}
     summary = [summary_row(names[arm], task, engine, *found) for arm, found in scores.items()]
     tests = [
         paired_row(names["dual-div"], names["random"], task, engine)
@@ -80,6 +80,12 @@ def test_two_runs_of_one_task_by_two_llms_are_two_blocks(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "| LLM | method | ddi: accuracy | ddi: macro-F1 |"
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| one"] * 4 + ["| two"] * 4
+
+
+def test_arms_of_two_runs_that_would_be_one_line_are_refused(tmp_path, capsys):
+    outs = [run_of(tmp_path / "a", "ddi"), run_of(tmp_path / "b", "ddi", suffix="+engine=small")]
+    assert main(["table1", *outs]) == 2
+    assert "Give a run once" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

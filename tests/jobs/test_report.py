@@ -46,12 +46,18 @@ def test_the_page_is_drawn_anew_when_a_gold_answer_is_another_that_scores_the_sa
     run.metrics = run.ledger.commit(Unit("metrics", "summary", "m"), pa.table({"n": [1]}), stats={})
     run.manifest = {"versions": {}, "metrics": {name: {"checksum": "c"} for name in METRIC_TABLES}}
 
-    def mark_of(content):
-        marker = dataclasses.replace(run.metrics, stats={"content": content})
-        run.tables["queries"] = Table("queries", (Part(0, 0, marker),), 1)
+    def mark_of(queries, corpus="rows", rejected="r"):
+        for name, content in (("queries", queries), ("corpus", corpus)):
+            marker = dataclasses.replace(run.metrics, stats={"content": content})
+            run.tables[name] = Table(name, (Part(0, 0, marker),), 1)
+        lines = {"queries": [], "corpus": [{"checksum": rejected}]}
+        run.manifest["tables"] = {name: {"rejected": lines[name]} for name in lines}
         return _mark(run, {})
 
     assert mark_of("SELECT 1") == mark_of("SELECT 1") != mark_of("select 1")
+    # Labels of rows that nothing shows, and lines that were set aside, stand on it too.
+    assert mark_of("SELECT 1", corpus="other labels") != mark_of("SELECT 1")
+    assert mark_of("SELECT 1", rejected="another line") != mark_of("SELECT 1")
 
 
 def test_a_map_that_was_made_before_labels_came_in_shows_them(tmp_path):

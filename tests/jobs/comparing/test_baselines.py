@@ -47,6 +47,18 @@ def test_by_default_arms_meet_zero_shot_random_and_their_knn_twin_each_pair_once
     ]
 
 
+def test_an_arm_that_shows_nothing_is_zero_shot_whatever_its_method(config):
+    arms = """
+arms:
+  - {name: zero, engine: g, stage1: none, stage2: {method: knn, k: 0}}
+  - {name: knn, engine: g, stage1: coverage}
+  - {name: dd, engine: g, stage1: coverage, stage2: dual-div}
+"""
+    found = config(arms, **{"report.baselines": "[zero-shot]"})
+    check_baselines(found)
+    assert pairs_of(found.arms, None) == [("knn", "zero"), ("dd", "zero"), ("dd", "knn")]
+
+
 def test_a_twin_is_the_arm_that_differs_in_the_fewest_settings(config):
     arms = config(
         """

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from inference.scorers import SCORERS, Scored, Verdict
+from inference.scorers import SCORERS, Answer, Scored, Verdict
 from inference.tallies import ratio
 from inference.tasks import Task
 from jobs.reporting.answer_metrics import (
@@ -27,7 +27,7 @@ from jobs.reporting.metric_tables import (
 from jobs.reporting.metrics import ArmMetrics
 from jobs.reporting.noise import noise_rows
 from jobs.reporting.paired import Design, contest_tests
-from jobs.reporting.scores import score_headline
+from jobs.reporting.scores import goes_by_scores, score_headline
 from jobs.reporting.slices import by_column
 from jobs.reporting.words import records
 
@@ -100,6 +100,23 @@ def counted(counts, headline):
     verdicts = [Verdict(float(right == n)) for right, n, _ in counts]
     scored = Scored(np.array(counts), list(range(len(counts))), verdicts, statistics, headline)
     return Measured(ArmMetrics({}, [], []), scored, [f"q{i}" for i in range(len(counts))])
+
+
+def test_tags_of_a_text_without_an_answer_are_not_right():
+    gold = '[{"text": "b", "type": "X", "start": 2, "end": 3}]'
+    rows = [Answer("a b c d", gold, predicted, None) for predicted in (None, "[]", gold)]
+    scored = SCORERS["ner"](NER, rows, None)
+    figures = [float(scored.statistics["token_accuracy"](row)) for row in scored.counts]
+    assert figures == [0.0, 0.75, 1.0]
+
+
+def test_nothing_that_could_be_scored_is_said_as_that(arms):
+    unscored = [
+        row.metrics.summary | {"score": None, "metric": "execution_accuracy", "accuracy": None}
+        for row in arms.values()
+    ]
+    assert goes_by_scores(unscored)
+    assert score_headline(unscored, [])[0].startswith("No arm was scored")
 
 
 def test_every_kind_that_can_be_scored_says_what_it_is_tested_in():

@@ -19,7 +19,12 @@ def answers(gold, **predictions):
     """Answers of arms to queries q0, q1, ... from strings with one prediction a query; - none."""
     return {
         arm: {
-            f"q{i}": Answer(None if g == "-" else g, None if p == "-" else p, "ok")
+            f"q{i}": Answer(
+                None if g == "-" else g,
+                None if p == "-" else p,
+                "ok",
+                right=None if g == "-" else g == p,
+            )
             for i, (g, p) in enumerate(zip(gold, row, strict=True))
         }
         for arm, row in predictions.items()
@@ -33,6 +38,18 @@ def test_queries_that_one_arm_has_right_and_another_wrong_come_first_then_other_
     found = answers("aaaaaa", one="abcbab", two="acabab")
     assert choose(found) == ["q2", "q1"]
     assert choose(found, n=1) == ["q2"]
+
+
+def test_right_is_what_the_score_says_and_not_whether_texts_are_equal():
+    """Two queries that return the same rows; and one that is written like gold and is not run."""
+    found = {
+        "one": {"q0": Answer("x", "x", "ok", right=True), "q1": Answer("y", "y", "ok", right=True)},
+        "two": {
+            "q0": Answer("x", "X", "ok", right=True),
+            "q1": Answer("y", "y", "ok", right=False),
+        },
+    }
+    assert choose(found) == ["q1", "q0"]
 
 
 def test_without_a_difference_or_gold_there_is_no_case():
@@ -49,8 +66,8 @@ def test_an_arm_that_lacks_a_query_does_not_hide_it():
 
 def test_a_case_has_every_arm_with_what_it_showed_in_the_order_of_the_prompt():
     found = {
-        "knn": {"q": Answer("x", "x", "ok", ["r2", "r1", "lost"])},
-        "zero-shot": {"q": Answer("x", None, "parse_error")},
+        "knn": {"q": Answer("x", "x", "ok", ["r2", "r1", "lost"], right=True)},
+        "zero-shot": {"q": Answer("x", None, "parse_error", right=False)},
         "absent": {},
     }
     records = {"r1": Record("one", "x"), "r2": Record("two", None)}

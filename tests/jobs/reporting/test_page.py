@@ -246,7 +246,7 @@ def versus(name, against, difference, half):
 
 def judged(name, against, mean, p_holm, **changes):
     row = {"arm_a": name, "arm_b": against, "metric": "macro_f1", "folds": "query folds"}
-    row |= {"n_folds": 10, "n_tests": 6, "t": 3.0, "mean_difference": mean}
+    row |= {"n_folds": 10, "n_tests": 6, "t": 3.0, "mean_difference": mean, "difference": mean}
     return row | {"p": p_holm / 6, "p_holm": p_holm} | changes
 
 
@@ -281,7 +281,17 @@ def test_a_verdict_goes_by_the_corrected_test_and_not_by_the_bootstrap(p_holm, w
     assert f"correction for 6 tests {p_holm:.4f})" in text
     assert "McNemar's test gives p <0.0001 after Holm." in text
     assert "lies above 0" not in text
-    assert "No arm was repeated, so it is unknown" in text
+    assert "Neither the best arm nor those it is compared with were repeated" in text
+
+
+def test_folds_that_disagree_with_all_queries_together_give_no_verdict():
+    """A rare label that lies in one fold turns the mean of the folds round."""
+    test = judged("best", "random", -0.212, 0.008, difference=0.168)
+    rows = [arm("best", 0.5), arm("random", 0.45)]
+    text = " ".join(headline(rows, [versus("best", "random", 0.168, 0.2)], [test]))
+    assert "not told apart in macro-F1, because the folds (-0.212 on average)" in text
+    assert "(+0.168) disagree" in text
+    assert "worse in macro-F1" not in text
 
 
 def test_a_difference_below_the_noise_floor_is_no_reason_to_prefer_an_arm():

@@ -77,6 +77,28 @@ def test_a_difference_is_turned_round_where_the_baseline_was_the_tested_arm():
     assert accuracy[0]["against"] == "dual-div+engine=one+task=ddi"
 
 
+def test_a_difference_that_is_turned_round_is_that_of_the_other_arms_encoder():
+    figures = ("x", 0.5, 0.5)
+    rows = [
+        summary_row(arm, "ddi", "one", *figures) | {"encoder": encoder}
+        for arm, encoder in (("knn", "e1"), ("random", "e1"), ("random", "e2"))
+    ]
+    test = paired_row("knn", "random", "ddi", "one") | {"encoder": "e1", "encoder_b": "e2"}
+    found = table1_rows(rows, [test | {"mean_difference": 0.1}], against="knn")
+    assert [(r["arm"], r["encoder"]) for r in found if r.get("against")] == [("random", "e2")]
+
+
+def test_arms_whose_names_say_the_same_method_keep_a_line_each():
+    rows = [
+        summary_row(arm, "ddi", "one", "x", value, value)
+        for arm, value in (("knn", 0.6), ("knn+engine=one", 0.7))
+    ]
+    assert [line[:2] for line in cells(table1(table1_rows(rows, [])))[1:]] == [
+        ["knn", "0.600"],
+        ["knn+engine=one", "0.700"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("p", "mark"),
     [(0.05, ""), (0.049, "*"), (0.01, "*"), (0.009, "**"), (0.0009, "***"), (None, "")],
@@ -151,7 +173,10 @@ def test_the_page_has_the_table_from_two_tasks_or_engines_on():
     assert not is_wanted(table1_rows(model.summary.to_dict("records"), []))
     assert 'id="table1"' not in build_page(model, [])
     hostile = "<script>two</script>"
-    both = [frame.assign(engine=hostile) for frame in (model.summary, model.paired_tests)]
+    both = [
+        model.summary.assign(engine=hostile),
+        model.paired_tests.assign(engine=hostile, engine_b=hostile),
+    ]
     page = build_page(
         replace(
             model,
