@@ -210,7 +210,8 @@ def _select(run: Run, choices: list[Choice]) -> None:
             for choice in choices:
                 run.watch.note(f"{choice.config.method}: choosing in {len(partitions)} partitions")
                 facts = _choose(run, workers, choice)
-                run.watch.saw_peak(facts["peak_memory_bytes"])
+                # The driver's own, which may be more, is not a worker's.
+                run.watch.saw_peak(workers.peak_bytes())
                 run.progress.line("select", _line(choice, facts))
         finally:
             workers.stop()

@@ -1,6 +1,5 @@
 """What a select actor does, without Ray: it holds partitions, selects and sums over them."""
 
-import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from jobs.ledger import Ledger, Marker
 from jobs.selecting.mapped import Mapped, Stored, map_vectors
 from jobs.selecting.side_columns import read_sides
 from jobs.vectors import Matrix, drawn, random_keys
+from jobs.watching import memory
 from jobs.watching.pulse import Teller
 from selection.arrays import rows_of
 from selection.coverage import CoverageShard
@@ -126,8 +126,7 @@ class SelectWorker:
 
     def peak_bytes(self) -> dict[int, int]:
         """Most memory this process ever had resident, under each of its partitions."""
-        peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return dict.fromkeys(self._markers, peak)
+        return dict.fromkeys(self._markers, memory.peak_bytes())
 
     def on(self, partition: int, work: Callable[..., Any], *args: Any) -> Any:
         """Run work(ledger, row markers, rows, *args) on a partition."""

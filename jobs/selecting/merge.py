@@ -1,6 +1,5 @@
 """The merge of Stage 1: what was found becomes one set, judged on the whole corpus."""
 
-import resource
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ from jobs.selecting.crowds import crowd_of_controls
 from jobs.selecting.root import Root
 from jobs.selecting.union import Union
 from jobs.selecting.workers import Workers
+from jobs.watching import memory
 from selection.certificate import Certificate
 from selection.merge import Merged, merge
 from selection.request import Request
@@ -115,6 +115,5 @@ def candidate_table(union: Union, selection: Selection) -> pa.Table:
 
 
 def peak_bytes(workers: Workers) -> int:
-    """Most memory that a selecting process ever had resident: an actor, or this one."""
-    here = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return max(here, workers.peak_bytes())
+    """Most memory that a selecting process had resident: an actor, or this one in this stage."""
+    return max(memory.peak_bytes(), workers.peak_bytes())

@@ -5,7 +5,10 @@ import resource
 
 
 def peak_bytes() -> int:
-    """Most memory this process had resident, since its start or since `restart_peak`."""
+    """Most memory this process had resident, since its start or since `restart_peak`.
+
+    `ru_maxrss`, the fallback, remembers also the process that started this one.
+    """
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
         for line in file:
             if line.startswith("VmHWM:"):

@@ -1,7 +1,10 @@
 """What 5,000 rows cost says what 20,000 will: memory of every process, and disk."""
 
+import json
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,11 @@ from tests.jobs.conftest import write_jsonl
 pytestmark = [pytest.mark.ray, pytest.mark.model]
 N_ROWS = 20_000
 WITHIN = 0.3
+CHILD = """
+import json, sys
+from tests.jobs.planning.test_calibrate import told_and_found
+print(json.dumps(told_and_found(sys.argv[1])))
+"""
 
 
 @pytest.fixture
@@ -56,7 +64,7 @@ def config(tmp_path):
     }
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(plain))
-    return load(str(path))
+    return str(path)
 
 
 def bytes_below(folder):
@@ -66,19 +74,42 @@ def bytes_below(folder):
     return sum(f.stat().st_size for f in files if f.relative_to(folder).parts[0] not in own)
 
 
-def test_5000_rows_predict_memory_and_disk_of_20000(config, embedded_ray):
+def told_and_found(path):
+    """What 5,000 rows say of all, and what all then take, in a process that has done nothing else.
+
+    A driver's memory is that of its process; that of the tests holds what earlier tests left.
+    """
+    config = load(path)
     progress, machines = Progress(quiet=True), machines_of(config.file.cluster)
     measured = calibrate(config, machines, until="select", progress=progress)
-    assert measured["rows"] == 5000
-    assert os.listdir(config.out) == []
+    left = os.listdir(config.out)
     predicted = cost(prepared(config, machines)[0], machines, Rates(measured))
     execute(config, until="select", progress=progress)
-    found = manifest.load(Store(config.out))
-    real = held(found["stages"])
+    real = held(manifest.load(Store(config.out))["stages"])
+    return {
+        "rows": measured["rows"],
+        "left": left,
+        "predicted": predicted,
+        "memory_bytes": real,
+        "disk_bytes": bytes_below(config.out),
+    }
+
+
+def test_5000_rows_predict_memory_and_disk_of_20000(config):
+    answer = subprocess.run(
+        [sys.executable, "-c", CHILD, config],
+        cwd=Path(__file__).parents[3],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout
+    found = json.loads(answer.splitlines()[-1])
+    predicted, real = found["predicted"], found["memory_bytes"]
+    assert (found["rows"], found["left"]) == (5000, [])
     for name, n_bytes in predicted["memory_bytes"].items():
         assert n_bytes == pytest.approx(real[name], rel=WITHIN), name
     on_disk = sum(predicted["disk"].values()) - predicted["disk"]["prompts"]
-    assert on_disk == pytest.approx(bytes_below(config.out), rel=WITHIN)
+    assert on_disk == pytest.approx(found["disk_bytes"], rel=WITHIN)
     # Of what the guess is made: more than nothing, and the same sums as in the manifest.
     assert min(real.values()) > 50 * 2**20
     assert predicted["seconds"]["embed"] > 0
