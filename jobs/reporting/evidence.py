@@ -23,7 +23,7 @@ def stars(p: float | None) -> str:
 def paired_table(rows: Rows) -> Table:
     """Paired tests of one task, two rows a pair."""
     headings = [
-        *("arm", "against", "metric", "queries", "folds", "without a label"),
+        *("arm", "against", "metric", "queries", "folds", "folds that lack a label"),
         *("difference", "mean of folds [95%]"),
         *("sd", "t", "p", "p, Holm", "", "noise floor", "below it", "only arm right"),
         *("only other right", "McNemar p", "p, Holm", "by", "note"),
