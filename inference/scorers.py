@@ -130,12 +130,10 @@ def _score_entities(task: Task, rows: Sequence[Answer], _: Path | None) -> Score
     n = len(task.labels)
     placed = [_placed(row) for row in rows]
     counts = span_scores.span_counts([answered for answered, _ in placed], task.labels)
-    # Tags of a text without an answer are no right "O"s.
-    answered = np.array([row.predicted is not None for row in rows], dtype=bool)
-    counts[~answered, -2] = 0
     statistics = span_scores.span_statistics(n)
     own = statistics["strict_micro_f1"](counts.astype(np.float64))
     # Nothing to find and nothing found is right; no answer is not.
+    answered = np.array([one.is_there for one, _ in placed], dtype=bool)
     own = np.where(answered & (counts[:, : 2 * n].sum(axis=1) == 0), 1.0, own)
     return Scored(
         counts,
@@ -165,7 +163,8 @@ def _placed(row: Answer) -> tuple[span_scores.Answered, str]:
     if found.n_repeated:
         notes.append(f"{found.n_repeated} said again")
     missing = [one.type for one in found.missing]
-    return span_scores.Answered(row.input, gold, found.spans, missing), ", ".join(notes)
+    is_there = row.predicted is not None
+    return span_scores.Answered(row.input, gold, found.spans, missing, is_there), ", ".join(notes)
 
 
 def _score_queries(task: Task, rows: Sequence[Answer], databases: Path | None) -> Scored:

@@ -25,12 +25,16 @@ BLOCKS = ("gold", "predicted", "strict", "relaxed")
 
 
 class Answered(NamedTuple):
-    """One row: its text, gold spans, predicted spans, and types predicted but not in the text."""
+    """One row: its text, gold spans, predicted spans, and types predicted but not in the text.
+
+    Where `is_there` is false there is no answer, and no tag of the text is right.
+    """
 
     text: str
     gold: Sequence[Span]
     predicted: Sequence[Span]
     missing: Sequence[str] = ()
+    is_there: bool = True
 
 
 def span_counts(rows: Sequence[Answered], types: Sequence[str]) -> Counts:
@@ -105,7 +109,7 @@ def _count(row: Answered, place: dict[str, int]) -> list[int]:
             [one for one in predicted if one.type == kind],
         )
     theirs, mine = tags(row.text, row.gold), tags(row.text, row.predicted)
-    counts[-2:] = sum(map(str.__eq__, theirs, mine)), len(theirs)
+    counts[-2:] = row.is_there * sum(map(str.__eq__, theirs, mine)), len(theirs)
     return counts
 
 

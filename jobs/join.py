@@ -9,7 +9,15 @@ from jobs import manifest
 from jobs.errors import ConfigError, DataError
 from jobs.ledger import Ledger, Marker
 from jobs.reporting.metric_tables import to_arrow
-from jobs.reporting.table1 import NOTE, TABLE1_SCHEMA, baseline_of, method_of, table1, table1_rows
+from jobs.reporting.table1 import (
+    NOTE,
+    TABLE1_SCHEMA,
+    baseline_of,
+    line_of,
+    method_of,
+    table1,
+    table1_rows,
+)
 from jobs.reporting.table_files import as_csv, as_markdown, as_page
 from jobs.reporting.tables import Table
 from jobs.reporting.words import records
@@ -52,14 +60,12 @@ def _read(outs: Sequence[str]) -> tuple[Rows, Rows, Rows]:
     for number, out in enumerate(outs):
         found = _metrics(out)
         for row in found["summary"]:
-            task, encoder, engine = (row[name] for name in ("task", "encoder", "engine"))
-            # Arms of two runs whose names say the same method would be one line of the table.
-            first = seen.setdefault((task, encoder, engine, method_of(row["arm"])), number)
+            first = seen.setdefault(line_of(row), number)
             if first != number:
                 raise ConfigError(
-                    f"{out}: arm {row['arm']} of task {task}, encoder {encoder} and engine "
-                    f"{engine} is in {outs[first]} too. Give a run once; name tasks and engines "
-                    "apart."
+                    f"{out}: arm {row['arm']} of task {row['task']}, encoder {row['encoder']} and "
+                    f"engine {row['engine']} is in {outs[first]} too. Give a run once; name tasks "
+                    "and engines apart."
                 )
         summary += found["summary"]
         tests += found["paired_tests"]

@@ -13,7 +13,7 @@ from jobs.config.schema import Arm
 from jobs.reporting.answer_metrics import AnswerYardstick, Measured, compare_answers, contest_of
 from jobs.reporting.answer_slices import score_slice_differences, score_slices
 from jobs.reporting.audit import audit, points_of
-from jobs.reporting.metrics import Yardstick, answers_by_id, compare
+from jobs.reporting.metrics import Answers, Yardstick, answers_by_id, compare
 from jobs.reporting.noise import noise_rows, with_floors
 from jobs.reporting.paired import Design, contest_tests, paired_tests
 from jobs.reporting.slices import (
@@ -56,6 +56,7 @@ def compare_task(
     compared = compare(outputs, task=arms[0].task, pairs=pairs, yardstick=yardstick)
     fields = {row["arm"]: row for row in summary}
     records = pool_labels(run)
+    answers = {name: answers_by_id(table, yardstick.labels) for name, table in outputs.items()}
     return {
         "comparisons": with_floors(compared, noise, {arm.name: arm.engine for arm in arms}),
         "paired_tests": paired_tests(outputs, arms=fields, design=design),
@@ -66,11 +67,11 @@ def compare_task(
             for row in audit(
                 table,
                 arm=fields[name],
-                points=points_of(answers_by_id(table, yardstick.labels)),
+                points=points_of(answers[name]),
                 record_labels=records,
             )
         ],
-        **_sliced(run, outputs, facts, pairs=pairs, labels=yardstick.labels),
+        **_sliced(run, answers, facts, pairs=pairs, labels=yardstick.labels),
     }
 
 
@@ -149,13 +150,12 @@ def _slicings(run: Run, arm: Arm, facts: QueryFacts) -> list[Slicing]:
 
 def _sliced(
     run: Run,
-    outputs: Mapping[str, pd.DataFrame],
+    answers: Mapping[str, Answers],
     facts: QueryFacts,
     *,
     pairs: Sequence[tuple[str, str]],
     labels: Sequence[str],
 ) -> Rows:
-    answers = {name: answers_by_id(table, labels) for name, table in outputs.items()}
     found: Rows = {"slices": [], "slice_differences": []}
     for arm in run.arms:
         if arm.name not in answers:

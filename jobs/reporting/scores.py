@@ -28,7 +28,10 @@ Row = Mapping[str, Any]
 
 
 def goes_by_scores(rows: Sequence[Row]) -> bool:
-    """Whether a task is judged by other scores than accuracy and macro-F1 of labels."""
+    """Whether a task is judged by other scores than accuracy and macro-F1 of labels.
+
+    Such a task has its metric also where nothing is scored.
+    """
     return any(row["metric"] is not None and row["accuracy"] is None for row in rows)
 
 

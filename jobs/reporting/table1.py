@@ -8,14 +8,14 @@ import pyarrow as pa
 
 from inference.kinds import TESTED
 from jobs.reporting.evidence import METRIC_NAMES, stars
-from jobs.reporting.scores import NAMES
+from jobs.reporting.scores import NAMES, goes_by_scores
 from jobs.reporting.tables import Cell, Table, plain
 
 Rows = Sequence[dict[str, Any]]
 Row = dict[str, Any]
 KEY = ("engine", "encoder", "task", "method")
-GRID = ("task=", "engine=", "encoder=")
 GRID_KEY = ("task", "engine", "encoder")
+GRID = tuple(f"{key}=" for key in GRID_KEY)
 # What a grid repeats one method over.
 REPEATS = ("seed=", "repeat=")
 BELOW_FLOOR = "\N{DEGREE SIGN}"
@@ -48,6 +48,11 @@ def baseline_of(arm: str) -> str:
     return "+".join(part for part in method_of(arm).split("+") if not part.startswith(REPEATS))
 
 
+def line_of(row: Row) -> tuple[str, ...]:
+    """Task, engine, encoder and method of a summary row: rows equal in these are one line."""
+    return (*(row[key] for key in GRID_KEY), method_of(row["arm"]))
+
+
 def table1_rows(
     summary: Rows, tests: Rows, *, scores: Rows = (), against: str | None = None
 ) -> list[Row]:
@@ -73,12 +78,11 @@ def table1_rows(
             place = tuple(row[key] for key in ("task", "encoder", "engine", "arm"))
             own.setdefault(place, []).append(row)
     # Arms that are called alike but for what a grid adds keep their whole names.
-    named = Counter((*(row[key] for key in GRID_KEY), method_of(row["arm"])) for row in summary)
+    n_alike = Counter(line_of(row) for row in summary)
     rows = []
     for row in summary:
         fields = {key: row[key] for key in ("task", "encoder", "engine", "arm", "n_scored")}
-        alike = named[(*(row[key] for key in GRID_KEY), method_of(row["arm"]))] > 1
-        fields |= {"method": row["arm"] if alike else method_of(row["arm"])}
+        fields |= {"method": row["arm"] if n_alike[line_of(row)] > 1 else method_of(row["arm"])}
         place = tuple(row[key] for key in ("task", "encoder", "engine", "arm"))
         figures_by_metric = figures_of(row) | _tested(own.get(place, ()))
         for metric, figures in figures_by_metric.items():
@@ -118,8 +122,7 @@ def table1(rows: Rows) -> Table:
 
 def figures_of(row: Row) -> dict[str, Row]:
     """The scores of an arm: accuracy and macro-F1, or the one that decides for its task."""
-    # Such a task has its metric also where nothing is scored.
-    if row["accuracy"] is None and row.get("metric") is not None:
+    if goes_by_scores([row]):
         names = {"value": "score", "low": "score_low", "high": "score_high"}
         return {row["metric"]: {key: row[name] for key, name in names.items()}}
     return {

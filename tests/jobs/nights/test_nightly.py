@@ -33,15 +33,16 @@ def ids(batch):
     return [row["id"] for row in batch]
 
 
+def killed(*_, **__):
+    raise KeyboardInterrupt
+
+
 def answered(rows):
     return [{**row, "label": right_label(row["input"])} for row in rows]
 
 
 def test_a_killed_night_is_made_once_and_no_twin_of_it_is_proposed_on_the_next(shift, monkeypatch):
     shift.arrive(texts(40, 0), night=1)
-
-    def killed(*_, **__):
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(nightly, "batch_table", killed)
@@ -83,9 +84,6 @@ def test_what_was_chosen_last_can_be_exported_after_a_run_that_was_killed(
     assert shift.run_code("select") == 0
     chosen = ids(shift.export())
     shift.arrive(texts(20, 1), night=2)
-
-    def killed(*_, **__):
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(embed, "finish", killed)
